@@ -1,0 +1,3 @@
+//! Linearizability and lock-safety checks.
+
+pub mod verdict;

@@ -1,0 +1,1 @@
+//! The harness: hosts, systems, controller and command line.
