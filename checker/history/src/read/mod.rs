@@ -1,0 +1,11 @@
+//! Readers: any supported file, as a stream or as a whole.
+
+mod history;
+mod lines;
+mod order;
+mod source;
+mod stream;
+
+pub use history::{History, read_bytes, read_path};
+pub use order::Record;
+pub use stream::Reader;
