@@ -1,0 +1,4 @@
+//! One file a fault.
+
+pub mod kill;
+pub mod pause;

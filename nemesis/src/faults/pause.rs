@@ -1,0 +1,192 @@
+//! SIGSTOP every process of the targets; SIGCONT heals.
+//!
+//! Proof is `/proc/PID/task/*/stat`: every thread in state `T`, and none of them after healing.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::env::Env;
+use crate::fault::{Fault, Fut, Handle, Installed, Order};
+use crate::process::{Members, Proc, Stat, thread_states};
+use crate::receipt::{Kind, Reason, Receipt};
+
+pub const ABOUT: &str = "stop processes (SIGSTOP) and continue them (SIGCONT)";
+
+/// How long a stop or a continue may take to show; a thread in state `D` stops late.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// No parameters.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {}
+
+impl Fault for Pause {
+    fn kind(&self) -> Kind {
+        Kind::Pause
+    }
+
+    fn available(&self, _env: &dyn Env, targets: &[Proc]) -> Result<(), Reason> {
+        for p in targets {
+            if !p.alive() {
+                return Err(Reason::new(format!("{} does not run", p.id)));
+            }
+            if !stopped_pids(p)?.is_empty() {
+                return Err(Reason::new(format!("{} is stopped already", p.id)));
+            }
+        }
+        Ok(())
+    }
+
+    fn install<'a>(
+        &'a self,
+        _env: &'a dyn Env,
+        _order: &'a Order,
+        targets: &'a [Proc],
+    ) -> Fut<'a, Installed> {
+        Box::pin(stop(targets, send))
+    }
+}
+
+type Send = fn(i32, Signal);
+
+/// A process that died meanwhile needs no signal: what counts is read back afterwards.
+fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+async fn stop(targets: &[Proc], send: Send) -> Installed {
+    let mut stopped = Stopped {
+        procs: targets.to_vec(),
+        pids: BTreeMap::new(),
+        send,
+    };
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let mut evidence = Map::new();
+        let mut running = None;
+        for p in targets {
+            if let Members::Group(pgid) = p.members {
+                send(-pgid, Signal::SIGSTOP);
+            }
+            let pids = match p.pids() {
+                Ok(pids) if pids.is_empty() => {
+                    let gone = Reason::new(format!("{} exited before it could be stopped", p.id));
+                    return Installed::new(Receipt::indeterminate(gone), stopped);
+                }
+                Ok(pids) => pids,
+                Err(e) => return Installed::new(Receipt::indeterminate(e), stopped),
+            };
+            for pid in pids {
+                // Noted before the signal, so that a drop at any moment continues it.
+                if let Some(s) = Stat::of(pid) {
+                    stopped.pids.insert(pid, s.start);
+                }
+                send(pid, Signal::SIGSTOP);
+            }
+            let (all, seen) = states(p, 'T');
+            evidence.insert(p.id.to_string(), seen);
+            if !all {
+                running = Some(p.id);
+            }
+        }
+        match running {
+            None => return Installed::new(Receipt::installed().evidence(evidence), stopped),
+            Some(id) if Instant::now() >= deadline => {
+                let r = Reason::new(format!("{id} has threads that are not in state T"));
+                return Installed::new(Receipt::indeterminate(r).evidence(evidence), stopped);
+            }
+            Some(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
+/// States of every thread of `p`: whether all are `want` (and there is one), and
+/// `{"pid": "TTT"}` as evidence.
+fn states(p: &Proc, want: char) -> (bool, Value) {
+    let mut all = true;
+    let mut seen = Map::new();
+    for pid in p.pids().unwrap_or_default() {
+        let states: String = thread_states(pid).into_iter().map(|(_, s)| s).collect();
+        all &= !states.is_empty() && states.chars().all(|s| s == want);
+        seen.insert(pid.to_string(), json!(states));
+    }
+    (all && !seen.is_empty(), Value::Object(seen))
+}
+
+fn stopped_pids(p: &Proc) -> Result<Vec<i32>, Reason> {
+    let stopped = |pid: &i32| thread_states(*pid).iter().any(|(_, s)| *s == 'T');
+    Ok(p.pids()?.into_iter().filter(stopped).collect())
+}
+
+/// Holds processes stopped.
+struct Stopped {
+    procs: Vec<Proc>,
+    /// Pids that we stopped, each with its start time, so that a reused pid is left alone.
+    pids: BTreeMap<i32, u64>,
+    send: Send,
+}
+
+impl Stopped {
+    fn signal(&self) {
+        for (pid, start) in &self.pids {
+            if Stat::of(*pid).is_some_and(|s| s.start == *start) {
+                (self.send)(*pid, Signal::SIGCONT);
+            }
+        }
+        // Forked between our listing and the stop of the group.
+        for pid in self
+            .procs
+            .iter()
+            .flat_map(|p| stopped_pids(p).unwrap_or_default())
+        {
+            (self.send)(pid, Signal::SIGCONT);
+        }
+    }
+
+    fn still(&self) -> Vec<i32> {
+        let ours = self.pids.iter().filter(|(pid, start)| {
+            Stat::of(**pid).is_some_and(|s| s.start == **start)
+                && thread_states(**pid).iter().any(|(_, s)| *s == 'T')
+        });
+        ours.map(|(pid, _)| *pid).collect()
+    }
+}
+
+impl Handle for Stopped {
+    fn heal<'a>(&'a mut self, _env: &'a dyn Env) -> Fut<'a, Receipt> {
+        Box::pin(async move {
+            let deadline = Instant::now() + WAIT;
+            loop {
+                self.signal();
+                let still = self.still();
+                if still.is_empty() {
+                    self.pids.clear();
+                    let receipt = Receipt::healed();
+                    let seen = self
+                        .procs
+                        .iter()
+                        .map(|p| (p.id.to_string(), states(p, 'T').1));
+                    return receipt.evidence(seen.collect());
+                }
+                if Instant::now() >= deadline {
+                    let r = Reason::new("still in state T after SIGCONT");
+                    return Receipt::indeterminate(r).proof("pids", still);
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if !self.pids.is_empty() {
+            self.signal();
+        }
+    }
+}

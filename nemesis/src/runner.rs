@@ -1,0 +1,171 @@
+//! Carries out the schedule's orders and keeps the handles of what holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::env::Env;
+use crate::fault::{Fault, Handle, Order};
+use crate::process::{Proc, ProcId};
+use crate::receipt::{Kind, Reason, Receipt, Status};
+use crate::{registry, target};
+
+/// Longest time that one install or heal may take before it is called indeterminate.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Value of a `fault` event in the history (docs/history-format.md).
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub id: String,
+    pub fault: String,
+    pub kind: Kind,
+    pub action: &'static str,
+    pub targets: Vec<ProcId>,
+    pub affects: Vec<ProcId>,
+    /// `started`, then the receipt's status.
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    pub receipt: Map<String, Value>,
+}
+
+impl Report {
+    fn result(mut self, receipt: Receipt) -> Self {
+        self.status = match receipt.status {
+            Status::Installed => "installed",
+            Status::Healed => "healed",
+            Status::Skipped => "skipped",
+            Status::Indeterminate => "indeterminate",
+        };
+        self.reason = receipt.reason;
+        self.receipt = receipt.evidence;
+        self
+    }
+
+    /// Whether the fault's effect was seen.
+    pub fn took_hold(&self) -> bool {
+        self.status == "installed"
+    }
+}
+
+/// An order with its fault built and its targets found: ready to install.
+pub struct Prepared {
+    order: Order,
+    fault: Box<dyn Fault>,
+    targets: Vec<Proc>,
+    started: Report,
+}
+
+impl Prepared {
+    /// The event to record before the install.
+    pub fn started(&self) -> &Report {
+        &self.started
+    }
+}
+
+struct Holding {
+    handle: Box<dyn Handle>,
+    started: Report,
+}
+
+/// All faults of a run. Dropping it heals whatever still holds.
+///
+/// Use: `prepare` → record `started()` → `install` → record the report; later
+/// `heal_started` → record → `heal` → record.
+pub struct Nemesis {
+    env: Arc<dyn Env>,
+    holding: BTreeMap<String, Holding>,
+}
+
+impl Nemesis {
+    pub fn new(env: Arc<dyn Env>) -> Self {
+        Nemesis {
+            env,
+            holding: BTreeMap::new(),
+        }
+    }
+
+    /// Builds the fault and finds its targets.
+    ///
+    /// # Errors
+    /// The report to record instead (`skipped`), when there is no such fault or target.
+    pub async fn prepare(&self, order: Order) -> Result<Prepared, Box<Report>> {
+        let mut started = Report {
+            id: order.id.clone(),
+            fault: order.fault.clone(),
+            kind: Kind::Pause,
+            action: "install",
+            targets: Vec::new(),
+            affects: Vec::new(),
+            status: "started",
+            reason: None,
+            receipt: Map::new(),
+        };
+        let skip = |s: Report, r: Reason| Box::new(s.result(Receipt::skipped(r)));
+        let fault = match registry::build_fault(&order.fault, &order.params) {
+            Ok(f) => f,
+            Err(e) => return Err(skip(started, e.into())),
+        };
+        started.kind = fault.kind();
+        let targets = match target::resolve(&*self.env, &order).await {
+            Ok(t) => t,
+            Err(r) => return Err(skip(started, r)),
+        };
+        started.targets = targets.iter().map(|p| p.id).collect();
+        started.affects = fault.affects(&*self.env, &targets);
+        match fault.available(&*self.env, &targets) {
+            Ok(()) => Ok(Prepared {
+                order,
+                fault,
+                targets,
+                started,
+            }),
+            Err(r) => Err(skip(started, r)),
+        }
+    }
+
+    /// Installs, and keeps the handle until [`Nemesis::heal`].
+    pub async fn install(&mut self, p: Prepared) -> Report {
+        let env = self.env.clone();
+        let work = p.fault.install(&*env, &p.order, &p.targets);
+        let Ok(done) = tokio::time::timeout(LIMIT, work).await else {
+            let r = Reason::new(format!("install took longer than {} s", LIMIT.as_secs()));
+            return p.started.result(Receipt::indeterminate(r));
+        };
+        if let Some(handle) = done.handle {
+            let started = Report {
+                action: "heal",
+                ..p.started.clone()
+            };
+            self.holding
+                .insert(p.order.id.clone(), Holding { handle, started });
+        }
+        p.started.result(done.receipt)
+    }
+
+    /// The event to record before a heal; `None` when nothing holds under this id.
+    pub fn heal_started(&self, id: &str) -> Option<&Report> {
+        self.holding.get(id).map(|h| &h.started)
+    }
+
+    /// Heals one fault; `None` when nothing holds under this id.
+    pub async fn heal(&mut self, id: &str) -> Option<Report> {
+        let mut h = self.holding.remove(id)?;
+        let receipt = match tokio::time::timeout(LIMIT, h.handle.heal(&*self.env)).await {
+            Ok(receipt) => receipt,
+            Err(_) => Receipt::indeterminate(Reason::new(format!(
+                "heal took longer than {} s",
+                LIMIT.as_secs()
+            ))),
+        };
+        Some(h.started.result(receipt))
+    }
+
+    /// Ids of the faults that hold now.
+    pub fn holding(&self) -> Vec<String> {
+        self.holding.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! The shared words for who is hit.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use rand::seq::SliceRandom;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::env::Env;
+use crate::fault::Order;
+use crate::process::{Proc, ProcId};
+use crate::receipt::Reason;
+
+/// One word. `one`, `minority`, `majority`, `all`, `leader` and `followers` speak of nodes,
+/// `holder`, `waiter`, `trigger` and `workers` of workers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Target {
+    /// One node, drawn.
+    One,
+    /// ⌊(n−1)/2⌋ nodes, at least one, drawn.
+    Minority,
+    /// ⌊n/2⌋+1 nodes, drawn.
+    Majority,
+    /// Every node.
+    All,
+    /// The node that leads now, as the service says.
+    Leader,
+    /// Every node but the leader.
+    Followers,
+    /// The worker that holds the order's lock now.
+    Holder,
+    /// A worker that waits for the order's lock now.
+    Waiter,
+    /// The worker whose event triggered the fault.
+    Trigger,
+    /// Every worker.
+    Workers,
+    Proc(ProcId),
+}
+
+const WORDS: [(&str, Target); 10] = [
+    ("one", Target::One),
+    ("minority", Target::Minority),
+    ("majority", Target::Majority),
+    ("all", Target::All),
+    ("leader", Target::Leader),
+    ("followers", Target::Followers),
+    ("holder", Target::Holder),
+    ("waiter", Target::Waiter),
+    ("trigger", Target::Trigger),
+    ("workers", Target::Workers),
+];
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Target::Proc(id) = self {
+            return write!(f, "{id}");
+        }
+        let word = WORDS
+            .iter()
+            .find(|(_, t)| t == self)
+            .map_or("?", |(w, _)| w);
+        f.write_str(word)
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        if let Some((_, t)) = WORDS.iter().find(|(w, _)| *w == s) {
+            return Ok(t.clone());
+        }
+        s.parse().map(Target::Proc).map_err(|_| {
+            let words: Vec<&str> = WORDS.iter().map(|(w, _)| *w).collect();
+            format!(
+                "{s:?} is no target: write worker:N, node:N or one of {}",
+                words.join(", ")
+            )
+        })
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = String;
+
+    fn try_from(s: String) -> Result<Self, String> {
+        s.parse()
+    }
+}
+
+impl From<Target> for String {
+    fn from(t: Target) -> String {
+        t.to_string()
+    }
+}
+
+/// One word or a list of words; a list means their union.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Default)]
+#[serde(transparent)]
+pub struct Targets(pub Vec<Target>);
+
+impl<'de> Deserialize<'de> for Targets {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(Words)
+    }
+}
+
+/// Reads both shapes by hand: an untagged enum would hide which word is wrong.
+struct Words;
+
+impl<'de> Visitor<'de> for Words {
+    type Value = Targets;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a target such as \"leader\", or a list of targets")
+    }
+
+    fn visit_str<E: de::Error>(self, s: &str) -> Result<Targets, E> {
+        Ok(Targets(vec![s.parse().map_err(E::custom)?]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Targets, A::Error> {
+        let mut all = Vec::new();
+        while let Some(t) = seq.next_element()? {
+            all.push(t);
+        }
+        Ok(Targets(all))
+    }
+}
+
+/// Turns an order's words into processes, sorted by id (nodes first), each once.
+///
+/// Draws depend on `order.draw` alone, so a replayed order hits the same nodes.
+///
+/// # Errors
+/// When a word means nobody now: no leader known, no holder, no such node.
+pub async fn resolve(env: &dyn Env, order: &Order) -> Result<Vec<Proc>, Reason> {
+    let procs = env.procs();
+    let nodes: Vec<ProcId> = procs
+        .iter()
+        .map(|p| p.id)
+        .filter(|id| matches!(id, ProcId::Node(_)))
+        .collect();
+    let mut chosen = BTreeSet::new();
+    for word in &order.targets.0 {
+        match word {
+            Target::One => chosen.extend(draw(&nodes, 1, order)?),
+            Target::Minority => chosen.extend(draw(&nodes, minority(nodes.len()), order)?),
+            Target::Majority => chosen.extend(draw(&nodes, nodes.len() / 2 + 1, order)?),
+            Target::All => chosen.extend(draw(&nodes, nodes.len(), order)?),
+            Target::Leader => {
+                chosen.insert(leader(env).await?);
+            }
+            Target::Followers => {
+                let led = leader(env).await?;
+                chosen.extend(nodes.iter().copied().filter(|n| *n != led));
+            }
+            Target::Holder => {
+                let id = env.holder(order.lock.as_deref());
+                chosen.insert(id.ok_or_else(|| Reason::new("no worker holds the lock now"))?);
+            }
+            Target::Waiter => {
+                let id = env.waiter(order.lock.as_deref());
+                chosen.insert(id.ok_or_else(|| Reason::new("no worker waits for the lock now"))?);
+            }
+            Target::Trigger => {
+                let w = order.trigger.ok_or_else(|| {
+                    Reason::new("target \"trigger\" needs a fault with `on`: no event here")
+                })?;
+                chosen.insert(ProcId::Worker(w));
+            }
+            Target::Workers => {
+                let all = procs.iter().map(|p| p.id);
+                chosen.extend(all.filter(|id| matches!(id, ProcId::Worker(_))));
+            }
+            Target::Proc(id) => {
+                chosen.insert(*id);
+            }
+        }
+    }
+    if chosen.is_empty() {
+        return Err(Reason::new("the targets name nobody here"));
+    }
+    chosen
+        .into_iter()
+        .map(|id| {
+            let found = procs.iter().find(|p| p.id == id).cloned();
+            found.ok_or_else(|| Reason::new(format!("{id} is not running in this run")))
+        })
+        .collect()
+}
+
+fn minority(n: usize) -> usize {
+    (n.saturating_sub(1) / 2).max(1)
+}
+
+fn draw(nodes: &[ProcId], n: usize, order: &Order) -> Result<Vec<ProcId>, Reason> {
+    if nodes.is_empty() {
+        return Err(Reason::new("this run has no nodes"));
+    }
+    let mut nodes = nodes.to_vec();
+    nodes.sort_unstable();
+    nodes.shuffle(&mut order.rng());
+    nodes.truncate(n);
+    Ok(nodes)
+}
+
+async fn leader(env: &dyn Env) -> Result<ProcId, Reason> {
+    let hint = env
+        .leader_hint()
+        .ok_or_else(|| Reason::new("this system does not say which node leads: name node:N"))?;
+    hint.leader()
+        .await
+        .ok_or_else(|| Reason::new("no node leads now"))
+}
