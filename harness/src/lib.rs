@@ -1,1 +1,3 @@
 //! The harness: hosts, systems, controller and command line.
+
+pub mod host;

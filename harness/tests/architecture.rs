@@ -15,7 +15,13 @@ fn root() -> PathBuf {
 /// Normal dependencies (dev and build ones left out) of each workspace package.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
@@ -95,7 +101,11 @@ fn judging_knows_no_runtime_process_or_network() {
         "redis",
     ];
     let all = dependencies();
-    for package in ["fencepost-history", "fencepost-checker", "fencepost-reports"] {
+    for package in [
+        "fencepost-history",
+        "fencepost-checker",
+        "fencepost-reports",
+    ] {
         for dep in &all[package] {
             assert!(
                 !barred.contains(&dep.as_str()),

@@ -1,0 +1,92 @@
+//! Where a run's processes live. A host starts the nodes of a lock service; workers and the
+//! witness are programs of this machine on either host. All of them share one network.
+//!
+//! A host never names a system and knows no fault: it hands out [`Unit`]s, and a fault acts on
+//! a unit's processes and network namespace.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+
+pub mod proc;
+pub mod site;
+pub mod spec;
+pub mod unit;
+
+pub use site::{HostKind, NetMode, Site};
+pub use spec::{DataFate, FileSpec, NodeSpec, ProcessSpec, RunAs};
+pub use unit::{Process, Unit, UnitId};
+
+/// What went wrong while the machine was asked for something: one line, with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The machine cannot do it: not a bug, and not a verdict on the service.
+    #[error("{what}: {reason}; {hint}")]
+    Unavailable {
+        what: String,
+        reason: String,
+        hint: String,
+    },
+    #[error("{id} did not start: {reason}")]
+    Start { id: UnitId, reason: String },
+    #[error("{id} is not there")]
+    NoSuchUnit { id: UnitId },
+    #[error("{what}: {source}")]
+    Io {
+        what: String,
+        source: std::io::Error,
+    },
+    #[error("docker: {what}: {reason}")]
+    Docker { what: String, reason: String },
+    #[error("network: {what}: {reason}")]
+    Network { what: String, reason: String },
+}
+
+impl HostError {
+    pub(crate) fn io(what: impl fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.to_string();
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// What a host needs to know of the run it serves.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// Unique on this machine; becomes a label and part of names. `[a-z0-9-]`, at most 40 bytes.
+    pub run_id: String,
+    /// The run folder: `logs/` in it receives the output of nodes and the stderr of workers.
+    pub run_dir: PathBuf,
+    /// Image to use instead of the one a node's recipe names (`--image`).
+    pub image: Option<String>,
+}
+
+/// One run's machines and network.
+///
+/// Dropping a host kills what it started, as far as that can be done without waiting;
+/// [`Host::stop`] does it in order and is what a controller calls.
+#[async_trait]
+pub trait Host: Send + Sync {
+    /// The layout of the run's network and what this host can do.
+    fn site(&self) -> &Site;
+
+    /// Starts `node:INDEX`; its address is [`Site::node_addr`] of the same index.
+    /// Returns when its program was executed, not when the service answers.
+    async fn start_node(&self, index: usize, spec: NodeSpec) -> Result<Arc<Unit>, HostError>;
+
+    /// Kills the node if it runs (SIGKILL to all of its processes) and waits until it is gone.
+    async fn kill_node(&self, index: usize) -> Result<(), HostError>;
+
+    /// Kills the node if it runs, then starts its program again in the same network namespace, so that
+    /// its address and a partition that is in force both stay.
+    async fn restart_node(&self, index: usize, data: DataFate) -> Result<(), HostError>;
+
+    /// Copies the node's data directory aside under `label`, for [`DataFate::Snapshot`].
+    /// The copy of a running node is what a crash would leave, at best.
+    async fn snapshot_node(&self, index: usize, label: &str) -> Result<(), HostError>;
+
+    /// Starts a worker or the witness: a program of this machine with a namespace and address of its own.
+    async fn start_process(&self, spec: ProcessSpec) -> Result<Process, HostError>;
+
+    /// Ends everything: processes, containers, network, scratch files. Idempotent.
+    async fn stop(&self) -> Result<(), HostError>;
+}

@@ -1,0 +1,230 @@
+//! The lock services: which servers each is made of, when it is ready, what it promises and what
+//! it can do. One file a service, and one line in [`SYSTEMS`].
+//!
+//! A system never names a host: it describes its nodes by [`NodeSpec`]s and reaches them by the
+//! addresses of a [`Site`].
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fencepost_nemesis::{LeaderHint, Promote, ServerClock, TransferLeader};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::host::{NodeSpec, Site};
+
+mod http;
+mod noop;
+mod raftlock;
+mod redis;
+mod resp;
+
+/// Parameters of a system, from a scenario's `[system]` table or `--system-param`.
+pub type Params = Map<String, Value>;
+
+/// One line: name, what it is, how to make it from parameters.
+pub struct SystemEntry {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub make: fn(Params) -> Result<Box<dyn System>, SystemError>,
+}
+
+/// Every lock service that can be run.
+pub const SYSTEMS: &[SystemEntry] = &[
+    SystemEntry {
+        name: "raftlock",
+        about: "our own lock service, embedded: nothing to install",
+        make: raftlock::make,
+    },
+    SystemEntry {
+        name: "redis",
+        about: "one Redis server; SET NX PX, fence by INCR",
+        make: redis::make,
+    },
+    SystemEntry {
+        name: "noop",
+        about: "no servers; measures the harness itself",
+        make: noop::make,
+    },
+];
+
+/// The system of that name, configured.
+///
+/// # Errors
+/// An unknown name, or a parameter that the system does not know.
+pub fn open(name: &str, params: Params) -> Result<Box<dyn System>, SystemError> {
+    let entry = SYSTEMS
+        .iter()
+        .find(|s| s.name == name)
+        .ok_or_else(|| SystemError::Unknown {
+            name: name.into(),
+            known: SYSTEMS
+                .iter()
+                .map(|s| s.name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })?;
+    (entry.make)(params)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    #[error("no system is called {name:?}: there are {known}")]
+    Unknown { name: String, known: String },
+    #[error("system {system}: {reason}")]
+    Params { system: &'static str, reason: String },
+    #[error("{system} was not ready within {within:?}: {reason}; see the logs of its nodes")]
+    NotReady {
+        system: &'static str,
+        within: Duration,
+        reason: String,
+    },
+}
+
+/// What a service promises: `run.json`'s `system` (docs/history-format.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    pub name: String,
+    /// Read from a server; empty until [`System::join`].
+    pub version: String,
+    pub lease: bool,
+    pub fence: bool,
+    pub fifo: bool,
+    pub shared: bool,
+    pub reentrant: bool,
+    pub granularity_ms: u64,
+    pub min_ttl_ms: u64,
+    pub lock_delay_ms: u64,
+    pub ends_with_connection: bool,
+}
+
+impl Facts {
+    /// A leased exclusive lock of millisecond granularity, without a fence.
+    #[must_use]
+    pub fn leased(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            version: String::new(),
+            lease: true,
+            fence: false,
+            fifo: false,
+            shared: false,
+            reentrant: false,
+            granularity_ms: 1,
+            min_ttl_ms: 1,
+            lock_delay_ms: 0,
+            ends_with_connection: false,
+        }
+    }
+}
+
+/// The `system` of a worker's `init` request (docs/worker-protocol.md).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientInit {
+    /// Which client implementation a worker uses; several systems may share one.
+    pub name: String,
+    pub endpoints: Vec<Endpoint>,
+    pub params: Params,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub name: String,
+    pub addr: SocketAddr,
+}
+
+/// A configured lock service.
+#[async_trait]
+pub trait System: Send + Sync {
+    fn facts(&self) -> Facts;
+
+    /// Its servers, in order: `node:0`, `node:1`, … Pure: called before anything runs.
+    fn nodes(&self, site: &Site) -> Vec<NodeSpec>;
+
+    /// What clients are told. Pure.
+    fn client(&self, site: &Site) -> ClientInit;
+
+    /// The TCP port that answers a connection at a node, for probes.
+    fn port(&self, node: usize) -> Option<u16>;
+
+    /// Called once the nodes run: forms the cluster where that takes a command, waits until it serves, and
+    /// reads the version from a server.
+    ///
+    /// # Errors
+    /// [`SystemError::NotReady`] after `within`.
+    async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError>;
+}
+
+/// A service that answers, and what it can do for faults.
+#[derive(Clone, Default)]
+pub struct Service {
+    pub version: String,
+    pub leader_hint: Option<Arc<dyn LeaderHint>>,
+    pub transfer_leader: Option<Arc<dyn TransferLeader>>,
+    pub promote: Option<Arc<dyn Promote>>,
+    pub server_clock: Option<Arc<dyn ServerClock>>,
+}
+
+/// Reads a system's parameters into its own struct (`deny_unknown_fields` there).
+pub(crate) fn params<T: serde::de::DeserializeOwned>(
+    system: &'static str,
+    params: Params,
+) -> Result<T, SystemError> {
+    serde_json::from_value(Value::Object(params)).map_err(|e| SystemError::Params {
+        system,
+        reason: e.to_string(),
+    })
+}
+
+/// Calls `probe` every 50 ms until it answers or the time is over.
+pub(crate) async fn until_ready<T, F>(
+    system: &'static str,
+    within: Duration,
+    mut probe: impl FnMut() -> F,
+) -> Result<T, SystemError>
+where
+    F: Future<Output = Result<T, String>>,
+{
+    let end = tokio::time::Instant::now() + within;
+    loop {
+        let reason = match tokio::time::timeout_at(end, probe()).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(reason)) => reason,
+            Err(_) => "no answer".into(),
+        };
+        if tokio::time::Instant::now() >= end {
+            return Err(SystemError::NotReady {
+                system,
+                within,
+                reason,
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn unknown_names_list_the_known() {
+        let e = open("redi", Params::new()).err().unwrap().to_string();
+        assert!(e.contains("redis") && e.contains("raftlock"), "{e}");
+    }
+
+    #[test]
+    fn every_system_opens_without_parameters_and_refuses_a_typo() {
+        for s in SYSTEMS {
+            assert_eq!(
+                open(s.name, Params::new()).unwrap().facts().name,
+                s.name,
+                "{}",
+                s.name
+            );
+            let typo = Params::from_iter([("tyop".to_string(), Value::from(1))]);
+            assert!(open(s.name, typo).is_err(), "{}", s.name);
+        }
+    }
+}
