@@ -1,3 +1,4 @@
 //! The harness: hosts, systems, controller and command line.
 
 pub mod host;
+pub mod system;

@@ -8,6 +8,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
+pub mod namespace;
 pub mod proc;
 pub mod site;
 pub mod spec;

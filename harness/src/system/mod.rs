@@ -7,7 +7,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fencepost_nemesis::{LeaderHint, Promote, ServerClock, TransferLeader};
+use fencepost_nemesis::env::{LeaderHint, Promote, ServerClock, TransferLeader};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -72,7 +72,10 @@ pub enum SystemError {
     #[error("no system is called {name:?}: there are {known}")]
     Unknown { name: String, known: String },
     #[error("system {system}: {reason}")]
-    Params { system: &'static str, reason: String },
+    Params {
+        system: &'static str,
+        reason: String,
+    },
     #[error("{system} was not ready within {within:?}: {reason}; see the logs of its nodes")]
     NotReady {
         system: &'static str,

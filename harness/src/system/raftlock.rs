@@ -37,16 +37,14 @@ impl System for Raftlock {
     }
 
     fn nodes(&self, site: &Site) -> Vec<NodeSpec> {
-        vec![
-            NodeSpec::new("raftlock-0", "raftlock", "fencepost").args([
-                "node",
-                "raftlock",
-                "--listen",
-                &addr(site, 0).to_string(),
-                "--data",
-                &site.node_data_dir(0),
-            ]),
-        ]
+        vec![NodeSpec::new("raftlock-0", "raftlock", "fencepost").args([
+            "node",
+            "raftlock",
+            "--listen",
+            &addr(site, 0).to_string(),
+            "--data",
+            &site.node_data_dir(0),
+        ])]
     }
 
     fn client(&self, site: &Site) -> ClientInit {
@@ -66,7 +64,8 @@ impl System for Raftlock {
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
         let addr = addr(site, 0);
-        let status = until_ready("raftlock", within, || http::json(addr, "/v1/status", None)).await?;
+        let status =
+            until_ready("raftlock", within, || http::json(addr, "/v1/status", None)).await?;
         let version = status["version"].as_str().unwrap_or_default().to_string();
         Ok(Service {
             version,

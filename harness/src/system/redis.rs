@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fencepost_nemesis::{Fut, ProcId, ServerClock};
+use fencepost_nemesis::{Fut, ProcId, env::ServerClock};
 use serde::Deserialize;
 
 use super::{
