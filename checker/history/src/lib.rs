@@ -1,6 +1,7 @@
 //! Histories of concurrent operations on locks and registers: the event type,
 //! and readers and writers of the formats in which they are kept.
 
+mod edn;
 pub mod error;
 pub mod event;
 mod intern;

@@ -1,13 +1,24 @@
 //! One event after another, in constant memory.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::path::Path;
 
+use super::edn::{EdnEvents, Next};
 use super::lines::Lines;
 use super::order::{Orderer, Record};
-use super::source::{self, Source};
+use super::source::{self, Format, Source};
+use super::text::TextParser;
 use crate::error::{ReadError, TORN, Warning, Warnings};
 use crate::json::EventParser;
+use crate::raw::RawEvent;
+
+const HEAD: usize = 4096;
+
+enum Events {
+    Jsonl(Lines, EventParser),
+    Text(Lines, TextParser),
+    Edn(EdnEvents),
+}
 
 /// Streams the events of a history of any supported format, gzip and zstd included.
 ///
@@ -15,8 +26,9 @@ use crate::json::EventParser;
 /// stream ends in [`ReadError::OutOfOrder`]; [`super::read_path`] sorts.
 pub struct Reader {
     path: String,
-    lines: Lines,
-    json: EventParser,
+    events: Events,
+    /// Events so far.
+    seen: u64,
     order: Orderer,
     warnings: Warnings,
     previous: Option<u64>,
@@ -26,34 +38,43 @@ pub struct Reader {
 
 impl Reader {
     /// # Errors
-    /// When the file cannot be opened.
+    /// When the file cannot be opened or its compression is broken.
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
         let name = path.display().to_string();
-        source::open(path)
-            .map(|s| Reader::over(s, name.clone()))
-            .map_err(|source| ReadError::Io { path: name, source })
+        Self::over(source::open(path), name)
     }
 
     /// # Errors
     /// When the bytes start like a compressed file and are none.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Reader, ReadError> {
-        let name = "input".to_owned();
-        source::decompressed(Box::new(Cursor::new(bytes)))
-            .map(|s| Reader::over(s, name.clone()))
-            .map_err(|source| ReadError::Io { path: name, source })
+        let source = source::decompressed(Box::new(Cursor::new(bytes)));
+        Self::over(source, "input".to_owned())
     }
 
-    fn over(source: Source, path: String) -> Reader {
-        Reader {
+    fn over(source: io::Result<Source>, path: String) -> Result<Reader, ReadError> {
+        let events = source
+            .and_then(|s| source::peek(s, HEAD))
+            .and_then(|(head, s)| {
+                Ok(match source::format_of(&head) {
+                    Format::Jsonl => Events::Jsonl(Lines::new(s), EventParser::default()),
+                    Format::Text => Events::Text(Lines::new(s), TextParser::default()),
+                    Format::Edn => Events::Edn(EdnEvents::new(s)?),
+                })
+            })
+            .map_err(|source| ReadError::Io {
+                path: path.clone(),
+                source,
+            })?;
+        Ok(Reader {
             path,
-            lines: Lines::new(source),
-            json: EventParser::default(),
+            events,
+            seen: 0,
             order: Orderer::default(),
             warnings: Warnings::default(),
             previous: None,
             sorting: false,
             ended: false,
-        }
+        })
     }
 
     /// Lets indexes come in any order: the caller sorts.
@@ -73,33 +94,29 @@ impl Reader {
     }
 
     fn step(&mut self) -> Result<Option<Record>, ReadError> {
-        loop {
-            let next = self.lines.next();
-            let (raw, terminated) = match next {
-                Err(source) => {
-                    return Err(ReadError::Io {
-                        path: self.path.clone(),
-                        source,
-                    });
-                }
-                Ok(None) => {
-                    if self.lines.cut {
-                        self.warnings.add(self.lines.number, TORN);
-                    }
-                    return Ok(None);
-                }
-                Ok(Some(l)) if l.bytes.iter().all(u8::is_ascii_whitespace) => continue,
-                Ok(Some(l)) => (self.json.parse(l.bytes), l.terminated),
-            };
-            let line = self.lines.number;
-            match raw {
-                Ok(raw) => return self.order.place(raw, line, &mut self.warnings).map(Some),
-                Err(_) if !terminated => {
+        let raw = match &mut self.events {
+            Events::Jsonl(lines, json) => jsonl(lines, json, &mut self.warnings),
+            Events::Text(lines, text) => text_log(lines, text, &mut self.warnings, self.seen == 0),
+            Events::Edn(edn) => match edn.next()? {
+                Next::Event(raw, line) => Ok(Some((raw, line))),
+                Next::End => Ok(None),
+                Next::Torn(line) => {
                     self.warnings.add(line, TORN);
-                    return Ok(None);
+                    Ok(None)
                 }
-                Err(what) => return Err(ReadError::malformed(line, what)),
+            },
+        };
+        match raw {
+            Ok(Some((raw, line))) => {
+                self.seen += 1;
+                self.order.place(raw, line, &mut self.warnings).map(Some)
             }
+            Ok(None) => Ok(None),
+            Err(Stop::Read(e)) => Err(e),
+            Err(Stop::Io(source)) => Err(ReadError::Io {
+                path: self.path.clone(),
+                source,
+            }),
         }
     }
 
@@ -140,6 +157,59 @@ impl Iterator for Reader {
             Err(e) => {
                 self.ended = true;
                 Some(Err(e))
+            }
+        }
+    }
+}
+
+enum Stop {
+    Io(io::Error),
+    Read(ReadError),
+}
+
+type Raw = Result<Option<(RawEvent, u64)>, Stop>;
+
+fn jsonl(lines: &mut Lines, json: &mut EventParser, warnings: &mut Warnings) -> Raw {
+    loop {
+        let (raw, terminated) = match lines.next().map_err(Stop::Io)? {
+            None => {
+                if lines.cut {
+                    warnings.add(lines.number, TORN);
+                }
+                return Ok(None);
+            }
+            Some(l) if l.bytes.iter().all(u8::is_ascii_whitespace) => continue,
+            Some(l) => (json.parse(l.bytes), l.terminated),
+        };
+        let line = lines.number;
+        match raw {
+            Ok(raw) => return Ok(Some((raw, line))),
+            Err(_) if !terminated => {
+                warnings.add(line, TORN);
+                return Ok(None);
+            }
+            Err(what) => return Err(Stop::Read(ReadError::malformed(line, what))),
+        }
+    }
+}
+
+fn text_log(lines: &mut Lines, text: &mut TextParser, warnings: &mut Warnings, first: bool) -> Raw {
+    let mut skipped = false;
+    loop {
+        match lines.next().map_err(Stop::Io)? {
+            Some(l) => match text.parse(l.bytes) {
+                Some(raw) => return Ok(Some((raw, lines.number))),
+                None => skipped |= !l.bytes.is_empty(),
+            },
+            None if first && skipped => {
+                let what = "no event here; expected JSON lines, EDN or a Jepsen log";
+                return Err(Stop::Read(ReadError::malformed(1, what)));
+            }
+            None => {
+                if lines.cut {
+                    warnings.add(lines.number, TORN);
+                }
+                return Ok(None);
             }
         }
     }
