@@ -16,6 +16,8 @@ pub mod registry;
 pub mod runner;
 pub mod schedule;
 pub mod target;
+#[cfg(test)]
+mod testing;
 
 pub use env::Env;
 pub use fault::{Fault, Fut, Handle, Installed, Order};

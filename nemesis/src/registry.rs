@@ -6,12 +6,14 @@ use serde_json::{Map, Value};
 use crate::fault::Fault;
 use crate::faults;
 
+type Build = fn(&Map<String, Value>) -> Result<Box<dyn Fault>, String>;
+
 /// One entry of the table.
 pub struct Entry {
     pub name: &'static str,
     /// One line for `fencepost list`.
     pub about: &'static str,
-    build: fn(&Map<String, Value>) -> Result<Box<dyn Fault>, String>,
+    build: Build,
 }
 
 /// Why a fault could not be built from a scenario.
@@ -23,19 +25,23 @@ pub enum BuildError {
     Params { name: String, text: String },
 }
 
-/// Every fault, in the order of docs/faults.md.
-pub const FAULTS: &[Entry] = &[
-    Entry {
-        name: "pause",
-        about: faults::pause::ABOUT,
-        build: build::<faults::pause::Pause>,
-    },
-    Entry {
-        name: "kill",
-        about: faults::kill::ABOUT,
-        build: build::<faults::kill::Kill>,
-    },
-];
+/// The line of one fault: `name => module::Type`; the module's `ABOUT` describes it.
+macro_rules! faults {
+    ($($name:literal => $module:ident::$fault:ident,)*) => {
+        /// Every fault, in the order of docs/faults.md.
+        pub const FAULTS: &[Entry] = &[$(Entry {
+            name: $name,
+            about: faults::$module::ABOUT,
+            build: build::<faults::$module::$fault>,
+        },)*];
+    };
+}
+
+faults! {
+    "pause" => pause::Pause,
+    "kill" => kill::Kill,
+    "snapshot" => snapshot::Snapshot,
+}
 
 /// Builds the fault that an order or a plan names, from its `params`.
 ///

@@ -169,3 +169,68 @@ impl Nemesis {
         self.holding.keys().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::process::Stat;
+    use crate::testing::{Started, TestEnv, block_on, order};
+
+    fn nemesis() -> (Started, i32, Nemesis) {
+        let s = Started::shell("sleep 600");
+        let p = s.proc(ProcId::Worker(0));
+        let pid = p.root;
+        (s, pid, Nemesis::new(TestEnv::of([p]).shared()))
+    }
+
+    #[test]
+    fn from_order_to_heal() {
+        let (_s, pid, mut n) = nemesis();
+        block_on(async {
+            let o = order("pause", "worker:0", serde_json::json!({}));
+            let ready = n.prepare(o).await.ok().unwrap();
+            assert_eq!(ready.started().status, "started");
+            let report = n.install(ready).await;
+            assert!(report.took_hold());
+            let line = serde_json::to_value(&report).unwrap();
+            assert_eq!(line["kind"], "pause");
+            assert_eq!(line["affects"][0], "worker:0");
+            assert!(Stat::of(pid).unwrap().is_stopped());
+            assert_eq!(n.holding(), ["f1"]);
+            assert_eq!(n.heal_started("f1").unwrap().action, "heal");
+            assert_eq!(n.heal("f1").await.unwrap().status, "healed");
+            assert!(!Stat::of(pid).unwrap().is_stopped());
+            assert!(n.heal("f1").await.is_none());
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_prepared_is_reported_as_skipped() {
+        let (_s, _, n) = nemesis();
+        for (fault, target) in [
+            ("pause", "leader"),
+            ("none", "worker:0"),
+            ("kill", "worker:0"),
+        ] {
+            let o = order(fault, target, serde_json::json!({}));
+            let report = block_on(n.prepare(o)).err().unwrap();
+            assert_eq!((report.status, report.action), ("skipped", "install"));
+            assert!(report.reason.is_some());
+        }
+    }
+
+    #[test]
+    fn dropping_the_nemesis_heals() {
+        let (_s, pid, mut n) = nemesis();
+        block_on(async {
+            let o = order("pause", "worker:0", serde_json::json!({}));
+            let ready = n.prepare(o).await.ok().unwrap();
+            n.install(ready).await;
+        });
+        assert!(Stat::of(pid).unwrap().is_stopped());
+        drop(n);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!Stat::of(pid).unwrap().is_stopped());
+    }
+}

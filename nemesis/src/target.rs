@@ -217,3 +217,77 @@ async fn leader(env: &dyn Env) -> Result<ProcId, Reason> {
         .await
         .ok_or_else(|| Reason::new("no node leads now"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::process::Members;
+    use crate::testing::{TestEnv, block_on, order};
+
+    fn env(nodes: u32) -> TestEnv {
+        let ids = (0..nodes)
+            .map(ProcId::Node)
+            .chain((0..3).map(ProcId::Worker));
+        TestEnv::of(ids.map(|id| Proc {
+            id,
+            root: 1,
+            members: Members::Tree,
+            netns: None,
+            addr: None,
+            port: None,
+        }))
+    }
+
+    fn who(env: &TestEnv, word: &str) -> Result<Vec<String>, String> {
+        let order = order("pause", word, serde_json::json!({}));
+        let found = block_on(resolve(env, &order)).map_err(|r| r.0)?;
+        Ok(found.iter().map(|p| p.id.to_string()).collect())
+    }
+
+    #[test]
+    fn sizes_of_groups() {
+        for (n, minority, majority) in [(1, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 3), (5, 2, 3)] {
+            let env = env(n);
+            assert_eq!(who(&env, "one").unwrap().len(), 1);
+            assert_eq!(who(&env, "minority").unwrap().len(), minority, "{n}");
+            assert_eq!(who(&env, "majority").unwrap().len(), majority, "{n}");
+            assert_eq!(who(&env, "all").unwrap().len(), n as usize);
+        }
+    }
+
+    #[test]
+    fn roles() {
+        let mut env = env(3);
+        assert!(who(&env, "leader").is_err());
+        assert!(who(&env, "holder").is_err());
+        assert!(who(&env, "trigger").is_err());
+        assert!(who(&env, "node:9").is_err());
+        env.leader = Some(ProcId::Node(1));
+        env.holder = Some(ProcId::Worker(2));
+        assert_eq!(who(&env, "leader").unwrap(), ["node:1"]);
+        assert_eq!(who(&env, "followers").unwrap(), ["node:0", "node:2"]);
+        assert_eq!(who(&env, "holder").unwrap(), ["worker:2"]);
+        assert_eq!(who(&env, "workers").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_draw_repeats_and_a_list_is_a_union() {
+        let env = env(5);
+        let mut o = order("pause", "minority", serde_json::json!({}));
+        let a: Vec<_> = block_on(resolve(&env, &o))
+            .unwrap()
+            .iter()
+            .map(|p| p.id)
+            .collect();
+        let b: Vec<_> = block_on(resolve(&env, &o))
+            .unwrap()
+            .iter()
+            .map(|p| p.id)
+            .collect();
+        assert_eq!(a, b);
+        o.targets =
+            serde_json::from_value(serde_json::json!(["node:1", "all", "worker:0"])).unwrap();
+        assert_eq!(block_on(resolve(&env, &o)).unwrap().len(), 6);
+    }
+}

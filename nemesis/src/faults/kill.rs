@@ -82,12 +82,16 @@ impl Fault for Kill {
 
 /// Signals until no process of the targets is left.
 async fn end(targets: &[Proc], send: impl Fn(i32)) -> Receipt {
+    end_within(targets, send, WAIT).await
+}
+
+async fn end_within(targets: &[Proc], send: impl Fn(i32), wait: Duration) -> Receipt {
     let before: Vec<(i32, u64)> = targets
         .iter()
         .filter_map(|p| Stat::of(p.root))
         .map(|s| (s.pid, s.start))
         .collect();
-    let deadline = Instant::now() + WAIT;
+    let deadline = Instant::now() + wait;
     loop {
         let mut left = Map::new();
         for p in targets {
@@ -105,7 +109,7 @@ async fn end(targets: &[Proc], send: impl Fn(i32)) -> Receipt {
             return Receipt::installed().proof("gone", gone);
         }
         if Instant::now() >= deadline {
-            let r = Reason::new(format!("still runs {} s after the signal", WAIT.as_secs()));
+            let r = Reason::new(format!("still runs {wait:?} after the signal"));
             return Receipt::indeterminate(r).proof("left", left);
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -145,5 +149,82 @@ impl Handle for Down {
                 Some(text) => Receipt::indeterminate(Reason(text)).evidence(evidence),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::fault::Fault;
+    use crate::receipt::Status;
+    use crate::testing::{Started, TestEnv, block_on, order};
+
+    const N: ProcId = ProcId::Node(0);
+
+    fn kill_with(params: serde_json::Value) -> Kill {
+        serde_json::from_value(params).unwrap()
+    }
+
+    #[test]
+    fn kills_all_and_starts_again_with_the_data_asked_for() {
+        let s = Started::shell("sleep 600 & sleep 600 & wait");
+        let p = s.proc(N);
+        let mut env = TestEnv::of([p.clone()]);
+        env.restarts = true;
+        let fault = kill_with(serde_json::json!({"data": "wiped"}));
+        let targets = [p.clone()];
+        fault.available(&env, &targets).unwrap();
+        let o = order("kill", "node:0", serde_json::json!({}));
+        let mut done = block_on(fault.install(&env, &o, &targets));
+        assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+        assert!(p.pids().unwrap().is_empty());
+        let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
+        assert_eq!(healed.status, Status::Healed, "{healed:?}");
+        let started = env.started.lock().unwrap();
+        assert!(started.len() == 1 && started[0].1 == Data::Wiped);
+        assert_ne!(
+            healed.evidence["node:0"]["is"],
+            healed.evidence["node:0"]["was"]
+        );
+    }
+
+    #[test]
+    fn a_signal_that_never_arrives_is_not_called_installed() {
+        let s = Started::shell("sleep 600");
+        let receipt = block_on(end_within(&[s.proc(N)], |_| {}, Duration::from_millis(50)));
+        assert_eq!(receipt.status, Status::Indeterminate);
+        assert!(receipt.evidence.contains_key("left"));
+    }
+
+    #[test]
+    fn a_start_that_fails_is_not_called_healed() {
+        let s = Started::shell("sleep 600");
+        let p = s.proc(N);
+        let env = TestEnv::of([p.clone()]);
+        let mut down = Down {
+            old: vec![(N, p.root)],
+            data: Some(Data::Kept),
+        };
+        assert_eq!(block_on(down.heal(&env)).status, Status::Indeterminate);
+    }
+
+    #[test]
+    fn without_restart_only_stay_down_is_possible() {
+        let s = Started::shell("sleep 600");
+        let p = s.proc(N);
+        let env = TestEnv::of([p.clone()]);
+        let targets = [p];
+        assert!(
+            kill_with(serde_json::json!({}))
+                .available(&env, &targets)
+                .is_err()
+        );
+        assert!(
+            kill_with(serde_json::json!({"stay_down": true}))
+                .available(&env, &targets)
+                .is_ok()
+        );
+        assert!(serde_json::from_value::<Kill>(serde_json::json!({"date": "kept"})).is_err());
     }
 }

@@ -2,3 +2,4 @@
 
 pub mod kill;
 pub mod pause;
+pub mod snapshot;

@@ -190,3 +190,107 @@ impl Drop for Stopped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::process::ProcId;
+    use crate::receipt::Status;
+    use crate::testing::{Started, TestEnv, block_on, order};
+
+    const W: ProcId = ProcId::Worker(0);
+
+    fn is_stopped(pid: i32) -> bool {
+        Stat::of(pid).unwrap().is_stopped()
+    }
+
+    /// A shell with two children, once they run.
+    fn family() -> (Started, Proc) {
+        let s = Started::shell("sleep 600 & sleep 600 & wait");
+        let p = s.proc(W);
+        let until = Instant::now() + WAIT;
+        while p.pids().unwrap().len() < 3 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (s, p)
+    }
+
+    #[test]
+    fn stops_every_process_and_continues_them() {
+        let (_s, mut p) = family();
+        for members in [p.members.clone(), Members::Tree] {
+            p.members = members;
+            let env = TestEnv::of([p.clone()]);
+            let o = order("pause", "worker:0", serde_json::json!({}));
+            let mut done = block_on(Pause {}.install(&env, &o, std::slice::from_ref(&p)));
+            assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+            let pids = p.pids().unwrap();
+            assert_eq!(pids.len(), 3);
+            assert!(pids.iter().all(|p| is_stopped(*p)));
+            assert!(
+                Pause {}.available(&env, std::slice::from_ref(&p)).is_err(),
+                "stopped already"
+            );
+            let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
+            assert_eq!(healed.status, Status::Healed);
+            assert!(!pids.iter().any(|p| is_stopped(*p)));
+        }
+    }
+
+    #[test]
+    fn dropping_continues() {
+        let (_s, p) = family();
+        let env = TestEnv::of([p.clone()]);
+        let o = order("pause", "worker:0", serde_json::json!({}));
+        drop(block_on(Pause {}.install(
+            &env,
+            &o,
+            std::slice::from_ref(&p),
+        )));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!p.pids().unwrap().iter().any(|p| is_stopped(*p)));
+    }
+
+    #[test]
+    fn a_stop_that_never_arrives_is_not_called_installed() {
+        let (_s, p) = family();
+        let done = block_on(stop(std::slice::from_ref(&p), |_, _| {}));
+        assert_eq!(done.receipt.status, Status::Indeterminate);
+    }
+
+    #[test]
+    fn a_continue_that_never_arrives_is_not_called_healed() {
+        fn deaf(pid: i32, signal: Signal) {
+            if signal == Signal::SIGSTOP {
+                send(pid, signal);
+            }
+        }
+        let (_s, p) = family();
+        let env = TestEnv::of([p.clone()]);
+        let mut done = block_on(stop(std::slice::from_ref(&p), deaf));
+        assert_eq!(done.receipt.status, Status::Installed);
+        let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
+        assert_eq!(healed.status, Status::Indeterminate);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_no_pause() {
+        let (s, p) = family();
+        drop(s);
+        let env = TestEnv::of([p.clone()]);
+        assert!(Pause {}.available(&env, std::slice::from_ref(&p)).is_err());
+        let done = block_on(stop(&[p], send));
+        assert_eq!(done.receipt.status, Status::Indeterminate);
+    }
+
+    #[test]
+    fn killed_while_paused_heals() {
+        let (s, p) = family();
+        let env = TestEnv::of([p.clone()]);
+        let mut done = block_on(stop(&[p], send));
+        drop(s);
+        let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
+        assert_eq!(healed.status, Status::Healed);
+    }
+}

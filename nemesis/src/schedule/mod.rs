@@ -28,3 +28,6 @@ pub use engine::{Action, Scheduler};
 pub use plan::{Choice, On, Piece, Plan, PlanError, Until};
 pub use save::{Line, SaveError, read_lines};
 pub use span::{Span, SpanError};
+
+#[cfg(test)]
+mod tests;
