@@ -4,3 +4,4 @@
 pub mod locks;
 pub mod protocol;
 pub mod stores;
+pub mod worker;

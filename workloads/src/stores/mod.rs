@@ -5,6 +5,8 @@
 //! read raises it. An operation without a fence cannot be checked and is
 //! accepted.
 
+mod none;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +62,39 @@ pub struct StoreContext {
     pub timeout: Duration,
 }
 
+/// What the controller asks of a store, outside of any grant.
+#[async_trait]
+pub trait StoreAdmin: Send + Sync {
+    /// What a key holds at the end; not logged, no fence looked at.
+    async fn final_state(&self, key: &str) -> Result<FinalState, CallError>;
+
+    /// The store's serial log as lines of `store.jsonl`, without newlines.
+    /// `None`: the store writes that file by itself, or has no order to tell.
+    async fn export_log(&self) -> Result<Option<Vec<String>>, CallError>;
+}
+
+/// Contents of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FinalState {
+    pub value: Option<Item>,
+    pub set: Vec<Item>,
+}
+
+/// For stores that keep nothing.
+fn no_admin(_: StoreContext) -> Result<Box<dyn StoreAdmin>, ConfError> {
+    struct Nothing;
+    #[async_trait]
+    impl StoreAdmin for Nothing {
+        async fn final_state(&self, _: &str) -> Result<FinalState, CallError> {
+            Ok(FinalState::default())
+        }
+        async fn export_log(&self) -> Result<Option<Vec<String>>, CallError> {
+            Ok(None)
+        }
+    }
+    Ok(Box::new(Nothing))
+}
+
 /// A boxed store, as the registry makes it.
 pub type BoxedStore = Box<dyn Store>;
 
@@ -69,10 +104,11 @@ pub struct StoreKind {
     /// One line for `fencepost list`.
     pub about: &'static str,
     pub new: fn(StoreContext) -> Result<BoxedStore, ConfError>,
+    pub admin: fn(StoreContext) -> Result<Box<dyn StoreAdmin>, ConfError>,
 }
 
 /// Every store by name.
-pub const STORES: &[StoreKind] = &[];
+pub const STORES: &[StoreKind] = &[none::KIND];
 
 /// The store of this name.
 ///
