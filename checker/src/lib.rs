@@ -3,7 +3,9 @@
 //! [`check_events`] judges a history of events by one of the built-in models;
 //! [`check`] judges operations by any [`Model`].
 
+pub mod exit;
 pub mod explain;
+pub mod judge;
 pub mod kind;
 mod model;
 pub mod ops;

@@ -1,6 +1,8 @@
 //! Jepsen's text logs: `history.txt`, and the `jepsen.util` lines of `jepsen.log`:
 //!
-//!     INFO  jepsen.util - 3<TAB>:invoke<TAB>:write<TAB>4
+//! ```text
+//! INFO  jepsen.util - 3<TAB>:invoke<TAB>:write<TAB>4
+//! ```
 //!
 //! process, type, function, value and perhaps an error, separated by tabs.
 
