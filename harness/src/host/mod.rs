@@ -8,11 +8,19 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
+mod data;
+mod docker;
+mod local;
+mod machine;
 pub mod namespace;
+mod net;
 pub mod proc;
+pub mod register;
 pub mod site;
+pub mod spawn;
 pub mod spec;
 pub mod unit;
+mod unprivileged;
 
 pub use site::{HostKind, NetMode, Site};
 pub use spec::{DataFate, FileSpec, NodeSpec, ProcessSpec, RunAs};
@@ -90,4 +98,15 @@ pub trait Host: Send + Sync {
 
     /// Ends everything: processes, containers, network, scratch files. Idempotent.
     async fn stop(&self) -> Result<(), HostError>;
+}
+
+/// Prepares a run's network on the named host.
+///
+/// # Errors
+/// What this machine lacks, with the command that brings it.
+pub async fn open(kind: HostKind, options: HostOptions) -> Result<Arc<dyn Host>, HostError> {
+    match kind {
+        HostKind::Local => Ok(Arc::new(local::Local::open(options).await?)),
+        HostKind::Docker => Ok(Arc::new(docker::Docker::open(options).await?)),
+    }
 }

@@ -69,6 +69,26 @@ pub fn tree(root: i32) -> Vec<i32> {
     found
 }
 
+/// The living processes of the session that `leader` began.
+#[must_use]
+pub fn session(leader: i32) -> Vec<i32> {
+    let member = |pid: &i32| {
+        stat(*pid).is_some_and(|s| s.session == leader && !matches!(s.state, 'Z' | 'X'))
+    };
+    all().into_iter().filter(member).collect()
+}
+
+/// The living processes whose environment says `KEY=VALUE`. Those of other users are not seen.
+#[must_use]
+pub fn with_env(key: &str, value: &str) -> Vec<i32> {
+    let wanted = format!("{key}={value}");
+    let says = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|env| env.split(|b| *b == 0).any(|line| line == wanted.as_bytes()))
+    };
+    all().into_iter().filter(|p| alive(*p) && says(p)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

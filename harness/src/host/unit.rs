@@ -5,13 +5,18 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitStatus,
-    sync::atomic::{AtomicI32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 use tokio::{
     process::{ChildStdin, ChildStdout},
     sync::watch,
 };
+
+use super::namespace::NetNs;
 
 /// `node:0`, `worker:1`, `witness`: the words of histories and schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,18 +51,21 @@ pub struct Unit {
     id: UnitId,
     name: String,
     addr: Ipv4Addr,
-    netns: Option<PathBuf>,
+    /// Kept open, so that it outlives its processes.
+    netns: Option<Arc<NetNs>>,
+    netns_path: Option<PathBuf>,
     data_dir: Option<PathBuf>,
     /// 0 while nothing runs.
     pid: AtomicI32,
 }
 
 impl Unit {
-    pub(crate) fn new(id: UnitId, name: String, addr: Ipv4Addr, netns: Option<PathBuf>) -> Self {
+    pub(crate) fn new(id: UnitId, name: String, addr: Ipv4Addr, netns: Option<Arc<NetNs>>) -> Self {
         Self {
             id,
             name,
             addr,
+            netns_path: netns.as_ref().map(|n| n.path()),
             netns,
             data_dir: None,
             pid: AtomicI32::new(0),
@@ -93,7 +101,11 @@ impl Unit {
     /// process is dead. None where namespaces are refused: network faults do not apply then.
     #[must_use]
     pub fn netns(&self) -> Option<&Path> {
-        self.netns.as_deref()
+        self.netns_path.as_deref()
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&Arc<NetNs>> {
+        self.netns.as_ref()
     }
 
     /// A node's data directory as this process can reach it.
@@ -121,7 +133,7 @@ impl Unit {
 /// A started worker or witness.
 #[derive(Debug)]
 pub struct Process {
-    pub unit: std::sync::Arc<Unit>,
+    pub unit: Arc<Unit>,
     pub stdin: ChildStdin,
     pub stdout: ChildStdout,
     /// Becomes `Some` when the process was reaped.
