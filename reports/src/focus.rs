@@ -1,0 +1,67 @@
+//! Chooses the lock and the stretch of time that the report shows in detail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fencepost_history::{Process, Value};
+
+use crate::load::Run;
+use crate::load::verdict::Check;
+use crate::timeline::Focus;
+
+/// Longest stretch that one picture shows.
+const MAX_SPAN: i64 = 120_000_000_000;
+const MIN_PAD: i64 = 50_000_000;
+
+/// The lock around the worst violation; without one, the busiest lock around
+/// the first fault; without faults, at the beginning of the load.
+pub fn choose(run: &Run) -> Option<Focus> {
+    let told = run.verdicts.as_ref().and_then(|v| v.told());
+    told.and_then(|check| around(check, run)).or_else(|| quiet(run))
+}
+
+fn around(check: &Check, run: &Run) -> Option<Focus> {
+    let mut steps: Vec<(u64, i64)> = check.result.story.iter().map(|s| (s.index, s.time)).collect();
+    if steps.is_empty() {
+        let shown = check.result.evidence.iter().filter_map(|i| run.scan.shown.get(i));
+        steps = shown.map(|s| (s.event.index, s.event.time)).collect();
+    }
+    let pointed = check.result.evidence.iter().chain(steps.iter().map(|(i, _)| i));
+    let mut keys: BTreeMap<Option<Arc<str>>, u32> = BTreeMap::new();
+    for shown in pointed.filter_map(|i| run.scan.shown.get(i)) {
+        if let Some(key) = key_of(shown) {
+            *keys.entry(key).or_default() += 1;
+        }
+    }
+    let (key, _) = keys.into_iter().max_by_key(|(_, n)| *n)?;
+    let from = steps.iter().map(|(_, t)| *t).min()?;
+    let to = steps.iter().map(|(_, t)| *t).max()?.min(from + MAX_SPAN);
+    let pad = ((to - from) / 12).max(MIN_PAD);
+    let why = format!("Around the evidence of {}.", check.name);
+    Some(Focus { key, from: from - pad, to: to + pad, steps, why })
+}
+
+fn key_of(shown: &crate::scan::Shown) -> Option<Option<Arc<str>>> {
+    let event = &shown.event;
+    match (&event.process, &event.key) {
+        (_, Some(key)) => Some(Some(key.clone())),
+        (Process::Client(_), None) => Some(None),
+        (Process::Named(_), None) => event.value.get("key").and_then(Value::as_str).map(|k| Some(k.into())),
+    }
+}
+
+fn quiet(run: &Run) -> Option<Focus> {
+    let busiest = run.scan.locks.iter().max_by_key(|(key, n)| (**n, std::cmp::Reverse((*key).clone())));
+    let key = busiest.map(|(key, _)| key.clone())?;
+    let ttl = run.meta.number("lease.ttl_ms").map_or(1_000_000_000, |ms| (ms * 1e6) as i64);
+    let ttl = ttl.clamp(100_000_000, 10_000_000_000);
+    let (load, _) = run.scan.load_span();
+    let fault = run.scan.faults.all.iter().find_map(|f| f.span());
+    let (from, to, what) = match fault {
+        Some((from, to)) => (from - ttl, to.unwrap_or(from).min(from + 20 * ttl) + ttl, "around the first fault"),
+        None => (load, load + 3 * ttl, "at the beginning of the load"),
+    };
+    let why = format!("No check was violated. The busiest lock is shown, {what}.");
+    let key = (!key.is_empty()).then_some(key);
+    Some(Focus { key, from, to: to.min(from + MAX_SPAN), steps: Vec::new(), why })
+}

@@ -1,0 +1,188 @@
+//! A run folder, read as far as it can be.
+
+pub mod line;
+pub mod meta;
+pub mod store;
+pub mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fencepost_history::{Process, names};
+
+use crate::ReportError;
+use crate::focus;
+use crate::scan::{Scan, Shown};
+use crate::timeline::build::Builder;
+use crate::timeline::{Focus, Timeline, lanes, store as placing};
+use line::ReadState;
+use meta::Meta;
+use store::StoreEntry;
+use verdict::Verdicts;
+
+/// Evidence events shown per check, events shown in all, and events shown
+/// around the story.
+pub const MAX_EVIDENCE: usize = 24;
+pub const MAX_SHOWN: usize = 400;
+pub const MAX_CONTEXT: usize = 200;
+
+/// Everything that panels are made of.
+#[derive(Default)]
+pub struct Run {
+    pub meta: Meta,
+    pub verdicts: Option<Verdicts>,
+    pub scan: Scan,
+    pub focus: Option<Focus>,
+    pub timeline: Timeline,
+    /// Events of the focused lock around the story that are no evidence.
+    pub context: BTreeMap<u64, Shown>,
+    /// What is missing, torn or left out: one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Run {
+    /// Whether the event with this index is shown, so that a link to it resolves.
+    pub fn shows(&self, index: u64) -> bool {
+        self.scan.shown.contains_key(&index) || self.context.contains_key(&index)
+    }
+
+    /// Reads the folder: the history twice, the store's log once, never whole.
+    pub fn load(folder: &Path) -> Result<Run, ReportError> {
+        if !folder.is_dir() {
+            return Err(ReportError::NotAFolder(folder.to_path_buf()));
+        }
+        let mut run = Run::default();
+        if let Some(meta) = run.json(folder, "run.json") {
+            run.meta = Meta(meta);
+        }
+        if let Some(file) = run.json(folder, "verdict.json") {
+            let (verdicts, unreadable) = Verdicts::from_json(&file);
+            for name in unreadable {
+                run.notes.push(format!("The answer of check {name} in verdict.json is unreadable."));
+            }
+            run.verdicts = Some(verdicts);
+        }
+        let history = folder.join("history.jsonl");
+        let mut scan = Scan::new(run.wanted());
+        let state = line::events(&history, |event, text| {
+            scan.push(event, text);
+            true
+        })?;
+        scan.finish();
+        run.scan = scan;
+        run.note_state("history.jsonl", state);
+        run.focus = focus::choose(&run);
+        if let Some(focus) = run.focus.clone() {
+            run.timeline = run.trace(folder, &focus)?;
+        }
+        run.note_status();
+        Ok(run)
+    }
+
+    fn trace(&mut self, folder: &Path, focus: &Focus) -> Result<Timeline, ReportError> {
+        let meta = self.meta.clone();
+        let margin = |ttl| meta.margin_ns(ttl);
+        let mut builder = Builder::new(focus, &margin);
+        let told = focus.steps.iter().map(|(index, _)| *index);
+        let (first, last) = (told.clone().min(), told.max());
+        let in_story = |index: u64| first.is_some_and(|f| f <= index) && last.is_some_and(|l| index <= l);
+        let mut context = BTreeMap::new();
+        line::events(&folder.join("history.jsonl"), |event, text| {
+            let go_on = builder.push(&event);
+            let about = match &event.process {
+                Process::Client(_) => event.key == focus.key,
+                Process::Named(name) => &**name == names::NEMESIS || (event.key.is_some() && event.key == focus.key),
+            };
+            let fresh = !self.scan.shown.contains_key(&event.index);
+            if about && fresh && in_story(event.index) && context.len() < MAX_CONTEXT {
+                let line = text.to_string();
+                context.insert(event.index, Shown { event, line });
+            }
+            go_on
+        })?;
+        self.context = context;
+        let mut timeline = lanes::arrange(builder.finish(), focus);
+        let key = focus.key.as_deref().unwrap_or("");
+        let mut placer = placing::Placer::new(timeline.ops());
+        let state = line::lines(&folder.join("store.jsonl"), |text| {
+            let entry = StoreEntry::parse(text)?;
+            if entry.key == key {
+                placer.push(&entry);
+            }
+            Some(true)
+        })?;
+        let marks = placer.finish();
+        timeline.store_log = state.is_some();
+        timeline.store = if state.is_some() { marks } else { placing::from_answers(timeline.ops()) };
+        self.note_state("store.jsonl", state);
+        Ok(timeline)
+    }
+
+    /// Indexes of the events that the checks point at, bounded per check and in all.
+    fn wanted(&self) -> BTreeSet<u64> {
+        let mut wanted = BTreeSet::new();
+        let checks = self.verdicts.iter().flat_map(|v| &v.checks);
+        for check in checks {
+            let steps = check.result.story.iter().map(|s| s.index);
+            let evidence = check.result.evidence.iter().copied();
+            for index in steps.take(MAX_EVIDENCE).chain(evidence.take(MAX_EVIDENCE)) {
+                if wanted.len() < MAX_SHOWN {
+                    wanted.insert(index);
+                }
+            }
+        }
+        wanted
+    }
+
+    fn json(&mut self, folder: &Path, name: &str) -> Option<serde_json::Value> {
+        let text = match std::fs::read_to_string(folder.join(name)) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                self.notes.push(format!("There is no {name} in this folder."));
+                return None;
+            }
+            Err(e) => {
+                self.notes.push(format!("{name} cannot be read: {e}."));
+                return None;
+            }
+        };
+        match serde_json::from_str(&text) {
+            Ok(value) => Some(value),
+            Err(e) => {
+                self.notes.push(format!("{name} is not valid JSON: {e}."));
+                None
+            }
+        }
+    }
+
+    fn note_state(&mut self, name: &str, state: Option<ReadState>) {
+        let Some(state) = state else {
+            self.notes.push(format!("There is no {name} in this folder."));
+            return;
+        };
+        if let Some(first) = state.first_unreadable {
+            self.notes.push(format!(
+                "{} of {} lines of {name} are unreadable, first line {first}; they are left out.",
+                state.unreadable, state.lines
+            ));
+        }
+        if state.torn {
+            self.notes.push(format!("The last line of {name} is torn: it was being written when the run stopped."));
+        }
+    }
+
+    fn note_status(&mut self) {
+        match self.meta.text("status") {
+            Some("interrupted") => self.notes.push("The run was interrupted; what it recorded until then is judged.".into()),
+            Some("running") => self.notes.push("run.json still says \"running\": the controller was stopped before the end of the run.".into()),
+            _ => {}
+        }
+        if self.scan.events == 0 {
+            self.notes.push("The history holds no events.".into());
+        }
+        if self.scan.faults.cut > 0 {
+            let cut = self.scan.faults.cut;
+            self.notes.push(format!("{cut} more faults are not listed."));
+        }
+    }
+}

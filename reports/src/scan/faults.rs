@@ -1,0 +1,126 @@
+//! Faults of a run, put together from the nemesis's events.
+
+use fencepost_history::{Event, Value};
+
+/// Faults kept; more are only counted.
+const MAX_FAULTS: usize = 2_000;
+
+/// One fault from its start to its healing. Times in nanoseconds since the run began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fault {
+    pub id: String,
+    pub name: String,
+    /// One of `pause kill cut packets clock failover disk`.
+    pub kind: String,
+    pub targets: Vec<String>,
+    pub affects: Vec<String>,
+    pub started: Option<i64>,
+    pub installed: Option<Stage>,
+    pub heal_started: Option<i64>,
+    pub healed: Option<Stage>,
+}
+
+/// Outcome of installing or healing a fault, with its receipt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    pub index: u64,
+    pub time: i64,
+    /// `installed`, `healed`, `skipped` or `indeterminate`.
+    pub status: String,
+    pub reason: Option<String>,
+    pub receipt: Value,
+}
+
+impl Fault {
+    /// Whether its receipt says that it took hold.
+    pub fn applied(&self) -> bool {
+        self.installed.as_ref().is_some_and(|s| s.status == "installed")
+    }
+
+    /// From when to when it may have been in force; `None` when it surely never
+    /// was. An end of `None` means that its healing was never recorded.
+    pub fn span(&self) -> Option<(i64, Option<i64>)> {
+        let stage = self.installed.as_ref();
+        if stage.is_some_and(|s| s.status == "skipped") {
+            return None;
+        }
+        let from = if self.applied() {
+            stage.map(|s| s.time)
+        } else {
+            self.started.or(stage.map(|s| s.time))
+        }?;
+        Some((from, self.healed.as_ref().map(|s| s.time)))
+    }
+
+    pub fn affects_worker(&self, worker: u64) -> bool {
+        self.affects
+            .iter()
+            .any(|a| a.strip_prefix("worker:").and_then(|n| n.parse().ok()) == Some(worker))
+    }
+}
+
+/// Collects [`Fault`]s from events whose `f` is `fault`.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    pub all: Vec<Fault>,
+    /// Faults beyond the bound, of which nothing else is kept.
+    pub cut: u64,
+}
+
+impl Faults {
+    pub fn push(&mut self, event: &Event) {
+        let v = &event.value;
+        let text = |name: &str| v.get(name).and_then(Value::as_str);
+        let id = text("id").unwrap_or("unnamed");
+        let install = text("action") != Some("heal");
+        let known = self.all.iter().rposition(|f| f.id == id);
+        let at = match known {
+            Some(at) => at,
+            None if self.all.len() < MAX_FAULTS => {
+                self.all.push(Fault {
+                    id: id.to_string(),
+                    name: text("fault").unwrap_or("fault").to_string(),
+                    kind: text("kind").unwrap_or("").to_string(),
+                    targets: strings(v.get("targets")),
+                    affects: strings(v.get("affects")),
+                    ..Fault::default()
+                });
+                self.all.len() - 1
+            }
+            None => {
+                self.cut += u64::from(text("status") == Some("started") && install);
+                return;
+            }
+        };
+        let fault = &mut self.all[at];
+        let status = text("status").unwrap_or("indeterminate");
+        if let affects @ [_, ..] = strings(v.get("affects")).as_slice() {
+            fault.affects = affects.to_vec();
+        }
+        if status == "started" {
+            let slot = if install { &mut fault.started } else { &mut fault.heal_started };
+            slot.get_or_insert(event.time);
+            return;
+        }
+        let stage = Stage {
+            index: event.index,
+            time: event.time,
+            status: status.to_string(),
+            reason: text("reason").map(str::to_string),
+            receipt: v.get("receipt").cloned().unwrap_or_default(),
+        };
+        let slot = if install { &mut fault.installed } else { &mut fault.healed };
+        *slot = Some(stage);
+    }
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::List(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_string)
+            .collect(),
+        _ => Vec::new(),
+    }
+}
