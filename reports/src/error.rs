@@ -23,6 +23,8 @@ pub enum ReportError {
         line: u64,
         reason: String,
     },
+    #[error("cannot fill in a template: {0}")]
+    Template(#[from] askama::Error),
     #[error("cannot lay out {what}: {reason}")]
     Layout { what: &'static str, reason: String },
 }

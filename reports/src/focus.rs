@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencepost_history::{Process, Value};
+use fencepost_history::{Event, Process, Value};
 
 use crate::load::Run;
 use crate::load::verdict::Check;
@@ -17,16 +17,30 @@ const MIN_PAD: i64 = 50_000_000;
 /// the first fault; without faults, at the beginning of the load.
 pub fn choose(run: &Run) -> Option<Focus> {
     let told = run.verdicts.as_ref().and_then(|v| v.told());
-    told.and_then(|check| around(check, run)).or_else(|| quiet(run))
+    told.and_then(|check| around(check, run))
+        .or_else(|| quiet(run))
 }
 
 fn around(check: &Check, run: &Run) -> Option<Focus> {
-    let mut steps: Vec<(u64, i64)> = check.result.story.iter().map(|s| (s.index, s.time)).collect();
+    let mut steps: Vec<(u64, i64)> = check
+        .result
+        .story
+        .iter()
+        .map(|s| (s.index, s.time))
+        .collect();
     if steps.is_empty() {
-        let shown = check.result.evidence.iter().filter_map(|i| run.scan.shown.get(i));
-        steps = shown.map(|s| (s.event.index, s.event.time)).collect();
+        let shown = check
+            .result
+            .evidence
+            .iter()
+            .filter_map(|i| run.scan.shown.get(i));
+        steps = shown.map(|s| (s.index, s.time)).collect();
     }
-    let pointed = check.result.evidence.iter().chain(steps.iter().map(|(i, _)| i));
+    let pointed = check
+        .result
+        .evidence
+        .iter()
+        .chain(steps.iter().map(|(i, _)| i));
     let mut keys: BTreeMap<Option<Arc<str>>, u32> = BTreeMap::new();
     for shown in pointed.filter_map(|i| run.scan.shown.get(i)) {
         if let Some(key) = key_of(shown) {
@@ -38,30 +52,56 @@ fn around(check: &Check, run: &Run) -> Option<Focus> {
     let to = steps.iter().map(|(_, t)| *t).max()?.min(from + MAX_SPAN);
     let pad = ((to - from) / 12).max(MIN_PAD);
     let why = format!("Around the evidence of {}.", check.name);
-    Some(Focus { key, from: from - pad, to: to + pad, steps, why })
+    Some(Focus {
+        key,
+        from: from - pad,
+        to: to + pad,
+        steps,
+        why,
+    })
 }
 
-fn key_of(shown: &crate::scan::Shown) -> Option<Option<Arc<str>>> {
-    let event = &shown.event;
+fn key_of(event: &Event) -> Option<Option<Arc<str>>> {
     match (&event.process, &event.key) {
         (_, Some(key)) => Some(Some(key.clone())),
         (Process::Client(_), None) => Some(None),
-        (Process::Named(_), None) => event.value.get("key").and_then(Value::as_str).map(|k| Some(k.into())),
+        (Process::Named(_), None) => event
+            .value
+            .get("key")
+            .and_then(Value::as_str)
+            .map(|k| Some(k.into())),
     }
 }
 
 fn quiet(run: &Run) -> Option<Focus> {
-    let busiest = run.scan.locks.iter().max_by_key(|(key, n)| (**n, std::cmp::Reverse((*key).clone())));
+    let busiest = run
+        .scan
+        .locks
+        .iter()
+        .max_by_key(|(key, n)| (**n, std::cmp::Reverse((*key).clone())));
     let key = busiest.map(|(key, _)| key.clone())?;
-    let ttl = run.meta.number("lease.ttl_ms").map_or(1_000_000_000, |ms| (ms * 1e6) as i64);
+    let ttl = run
+        .meta
+        .number("lease.ttl_ms")
+        .map_or(1_000_000_000, |ms| (ms * 1e6) as i64);
     let ttl = ttl.clamp(100_000_000, 10_000_000_000);
     let (load, _) = run.scan.load_span();
     let fault = run.scan.faults.all.iter().find_map(|f| f.span());
     let (from, to, what) = match fault {
-        Some((from, to)) => (from - ttl, to.unwrap_or(from).min(from + 20 * ttl) + ttl, "around the first fault"),
+        Some((from, to)) => (
+            from - ttl,
+            to.unwrap_or(from).min(from + 20 * ttl) + ttl,
+            "around the first fault",
+        ),
         None => (load, load + 3 * ttl, "at the beginning of the load"),
     };
     let why = format!("No check was violated. The busiest lock is shown, {what}.");
     let key = (!key.is_empty()).then_some(key);
-    Some(Focus { key, from, to: to.min(from + MAX_SPAN), steps: Vec::new(), why })
+    Some(Focus {
+        key,
+        from,
+        to: to.min(from + MAX_SPAN),
+        steps: Vec::new(),
+        why,
+    })
 }

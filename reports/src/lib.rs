@@ -4,23 +4,42 @@
 //! (docs/history-format.md), so that a report can be made again, anywhere.
 
 pub mod error;
+pub mod figures;
+pub mod focus;
+pub mod junit;
+pub mod load;
+pub mod page;
+pub mod panels;
+mod plot;
+pub mod scan;
+pub mod summary;
+pub mod timeline;
+pub mod words;
 
 use std::path::Path;
 
 pub use error::ReportError;
 
-/// Writes `report.html`, `summary.md` and `junit.xml` into the run folder
-/// `folder`, from `run.json`, `history.jsonl`, `store.jsonl` and `verdict.json`.
+/// Writes `report.html`, `summary.md`, `junit.xml` and `latency.json` into the
+/// run folder `folder`, from its `run.json`, `history.jsonl`, `store.jsonl` and
+/// `verdict.json`.
 ///
 /// A file that is missing or torn is said so in the report and is no error.
 ///
 /// # Errors
 /// Only when `folder` cannot be read at all, or a report cannot be written.
 pub fn render(folder: &Path) -> Result<(), ReportError> {
-    if !folder.is_dir() {
-        return Err(ReportError::NotAFolder(folder.to_path_buf()));
-    }
-    Ok(())
+    let run = load::Run::load(folder)?;
+    write(folder, "report.html", &page::page(&run)?)?;
+    write(folder, "summary.md", &summary::summary(&run)?)?;
+    write(folder, "junit.xml", &junit::junit(&run)?)?;
+    let figures = serde_json::to_string(&run.figures()).unwrap_or_default();
+    write(folder, "latency.json", &(figures + "\n"))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), ReportError> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|source| ReportError::Write { path, source })
 }
 
 /// Writes `matrix.html` beside the `matrix.json` of `folder`: services × faults,

@@ -29,7 +29,11 @@ pub fn ms(value: f64) -> String {
 
 /// A rate with about three digits.
 pub fn rate(value: f64) -> String {
-    if value < 100.0 { format!("{value:.1}") } else { count(value.round() as u64) }
+    if value < 100.0 {
+        format!("{value:.1}")
+    } else {
+        count(value.round() as u64)
+    }
 }
 
 /// With thousands apart: `12,345`.
@@ -130,7 +134,10 @@ fn tally(verdicts: &Verdicts) -> String {
     }
     if !shown.is_empty() {
         let verb = if shown.len() == 1 { "was" } else { "were" };
-        parts.push(format!("{} {verb} violated, as the scenario allows.", list(&shown)));
+        parts.push(format!(
+            "{} {verb} violated, as the scenario expects or allows.",
+            list(&shown)
+        ));
     }
     if !held.is_empty() {
         let verb = if held.len() == 1 { "holds" } else { "hold" };

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn commands_can_be_pasted() {
-        let meta = Meta(json!({"command": ["fencepost", "run", "x", "--worker", "python3 it's.py"]}));
+        let meta =
+            Meta(json!({"command": ["fencepost", "run", "x", "--worker", "python3 it's.py"]}));
         assert_eq!(
             meta.command().as_deref(),
             Some(r"fencepost run x --worker 'python3 it'\''s.py'")

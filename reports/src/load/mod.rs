@@ -1,6 +1,6 @@
 //! A run folder, read as far as it can be.
 
-pub mod line;
+pub mod events;
 pub mod meta;
 pub mod store;
 pub mod verdict;
@@ -8,14 +8,13 @@ pub mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fencepost_history::{Process, names};
+use fencepost_history::{Event, Process, names};
 
 use crate::ReportError;
 use crate::focus;
-use crate::scan::{Scan, Shown};
+use crate::scan::Scan;
 use crate::timeline::build::Builder;
 use crate::timeline::{Focus, Timeline, lanes, store as placing};
-use line::ReadState;
 use meta::Meta;
 use store::StoreEntry;
 use verdict::Verdicts;
@@ -35,7 +34,7 @@ pub struct Run {
     pub focus: Option<Focus>,
     pub timeline: Timeline,
     /// Events of the focused lock around the story that are no evidence.
-    pub context: BTreeMap<u64, Shown>,
+    pub context: BTreeMap<u64, Event>,
     /// What is missing, torn or left out: one sentence each.
     pub notes: Vec<String>,
 }
@@ -58,19 +57,20 @@ impl Run {
         if let Some(file) = run.json(folder, "verdict.json") {
             let (verdicts, unreadable) = Verdicts::from_json(&file);
             for name in unreadable {
-                run.notes.push(format!("The answer of check {name} in verdict.json is unreadable."));
+                run.notes.push(format!(
+                    "The answer of check {name} in verdict.json is unreadable."
+                ));
             }
             run.verdicts = Some(verdicts);
         }
         let history = folder.join("history.jsonl");
         let mut scan = Scan::new(run.wanted());
-        let state = line::events(&history, |event, text| {
-            scan.push(event, text);
+        run.notes.extend(events::events(&history, |event| {
+            scan.push(event);
             true
-        })?;
+        }));
         scan.finish();
         run.scan = scan;
-        run.note_state("history.jsonl", state);
         run.focus = focus::choose(&run);
         if let Some(focus) = run.focus.clone() {
             run.timeline = run.trace(folder, &focus)?;
@@ -85,26 +85,28 @@ impl Run {
         let mut builder = Builder::new(focus, &margin);
         let told = focus.steps.iter().map(|(index, _)| *index);
         let (first, last) = (told.clone().min(), told.max());
-        let in_story = |index: u64| first.is_some_and(|f| f <= index) && last.is_some_and(|l| index <= l);
+        let in_story =
+            |index: u64| first.is_some_and(|f| f <= index) && last.is_some_and(|l| index <= l);
         let mut context = BTreeMap::new();
-        line::events(&folder.join("history.jsonl"), |event, text| {
+        let _ = events::events(&folder.join("history.jsonl"), |event| {
             let go_on = builder.push(&event);
             let about = match &event.process {
                 Process::Client(_) => event.key == focus.key,
-                Process::Named(name) => &**name == names::NEMESIS || (event.key.is_some() && event.key == focus.key),
+                Process::Named(name) => {
+                    &**name == names::NEMESIS || (event.key.is_some() && event.key == focus.key)
+                }
             };
             let fresh = !self.scan.shown.contains_key(&event.index);
             if about && fresh && in_story(event.index) && context.len() < MAX_CONTEXT {
-                let line = text.to_string();
-                context.insert(event.index, Shown { event, line });
+                context.insert(event.index, event);
             }
             go_on
-        })?;
+        });
         self.context = context;
         let mut timeline = lanes::arrange(builder.finish(), focus);
         let key = focus.key.as_deref().unwrap_or("");
         let mut placer = placing::Placer::new(timeline.ops());
-        let state = line::lines(&folder.join("store.jsonl"), |text| {
+        let (found, odd) = events::lines(&folder.join("store.jsonl"), |text| {
             let entry = StoreEntry::parse(text)?;
             if entry.key == key {
                 placer.push(&entry);
@@ -112,9 +114,13 @@ impl Run {
             Some(true)
         })?;
         let marks = placer.finish();
-        timeline.store_log = state.is_some();
-        timeline.store = if state.is_some() { marks } else { placing::from_answers(timeline.ops()) };
-        self.note_state("store.jsonl", state);
+        timeline.store_log = found;
+        timeline.store = if found {
+            marks
+        } else {
+            placing::from_answers(timeline.ops())
+        };
+        self.notes.extend(odd);
         Ok(timeline)
     }
 
@@ -138,7 +144,8 @@ impl Run {
         let text = match std::fs::read_to_string(folder.join(name)) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                self.notes.push(format!("There is no {name} in this folder."));
+                self.notes
+                    .push(format!("There is no {name} in this folder."));
                 return None;
             }
             Err(e) => {
@@ -155,22 +162,6 @@ impl Run {
         }
     }
 
-    fn note_state(&mut self, name: &str, state: Option<ReadState>) {
-        let Some(state) = state else {
-            self.notes.push(format!("There is no {name} in this folder."));
-            return;
-        };
-        if let Some(first) = state.first_unreadable {
-            self.notes.push(format!(
-                "{} of {} lines of {name} are unreadable, first line {first}; they are left out.",
-                state.unreadable, state.lines
-            ));
-        }
-        if state.torn {
-            self.notes.push(format!("The last line of {name} is torn: it was being written when the run stopped."));
-        }
-    }
-
     fn note_status(&mut self) {
         match self.meta.text("status") {
             Some("interrupted") => self.notes.push("The run was interrupted; what it recorded until then is judged.".into()),
@@ -182,7 +173,8 @@ impl Run {
         }
         if self.scan.faults.cut > 0 {
             let cut = self.scan.faults.cut;
-            self.notes.push(format!("{cut} more faults are not listed."));
+            self.notes
+                .push(format!("{cut} more faults are not listed."));
         }
     }
 }

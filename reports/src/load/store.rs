@@ -1,8 +1,6 @@
 //! `store.jsonl`: the store's own serial log, of which the report shows one lock's part.
 
-use fencepost_history::Value;
-
-use super::line::Exact;
+use fencepost_history::{Value, json};
 
 /// One operation that reached the store, in the store's own order.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +17,7 @@ pub struct StoreEntry {
 
 impl StoreEntry {
     pub fn parse(text: &str) -> Option<StoreEntry> {
-        let Exact(line) = serde_json::from_str(text).ok()?;
+        let line = json::parse_value(text).ok()?;
         let string = |name: &str| line.get(name).and_then(Value::as_str).map(str::to_string);
         Some(StoreEntry {
             seq: line.get("seq")?.as_u64()?,

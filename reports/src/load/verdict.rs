@@ -114,6 +114,9 @@ mod tests {
         let names: Vec<&str> = verdicts.checks.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["e-unexpected", "d-unmet", "b-expected", "a-holds"]);
         assert_eq!(bad, ["c-bad"]);
-        assert_eq!(verdicts.told().map(|c| c.name.as_str()), Some("e-unexpected"));
+        assert_eq!(
+            verdicts.told().map(|c| c.name.as_str()),
+            Some("e-unexpected")
+        );
     }
 }

@@ -34,7 +34,9 @@ pub struct Stage {
 impl Fault {
     /// Whether its receipt says that it took hold.
     pub fn applied(&self) -> bool {
-        self.installed.as_ref().is_some_and(|s| s.status == "installed")
+        self.installed
+            .as_ref()
+            .is_some_and(|s| s.status == "installed")
     }
 
     /// From when to when it may have been in force; `None` when it surely never
@@ -98,7 +100,11 @@ impl Faults {
             fault.affects = affects.to_vec();
         }
         if status == "started" {
-            let slot = if install { &mut fault.started } else { &mut fault.heal_started };
+            let slot = if install {
+                &mut fault.started
+            } else {
+                &mut fault.heal_started
+            };
             slot.get_or_insert(event.time);
             return;
         }
@@ -109,7 +115,11 @@ impl Faults {
             reason: text("reason").map(str::to_string),
             receipt: v.get("receipt").cloned().unwrap_or_default(),
         };
-        let slot = if install { &mut fault.installed } else { &mut fault.healed };
+        let slot = if install {
+            &mut fault.installed
+        } else {
+            &mut fault.healed
+        };
         *slot = Some(stage);
     }
 }

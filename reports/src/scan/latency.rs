@@ -23,11 +23,16 @@ pub struct Bucket {
 
 impl Bucket {
     fn new() -> Bucket {
-        let latency = Histogram::new(2).expect("two significant digits are within the crate's range");
-        Bucket { latency, invoked: 0, ok: 0 }
+        let latency =
+            Histogram::new(2).expect("two significant digits are within the crate's range");
+        Bucket {
+            latency,
+            invoked: 0,
+            ok: 0,
+        }
     }
 
-    fn add(&mut self, other: &Bucket) {
+    pub fn add(&mut self, other: &Bucket) {
         self.latency
             .add(&other.latency)
             .expect("auto-resizing histograms take any value");
@@ -149,7 +154,8 @@ impl Latencies {
 }
 
 fn record(histogram: &mut Histogram<u64>, micros: u64) {
-    histogram.saturating_record(micros);
+    // Histograms resize themselves, so that no value is out of range.
+    let _ = histogram.record(micros);
 }
 
 /// Percentile in milliseconds; `None` without samples.

@@ -20,14 +20,6 @@ const MAX_LOCKS: usize = 20_000;
 /// Calls in flight at once that are followed; a controller has far fewer.
 const MAX_OPEN: usize = 1 << 20;
 
-/// An event that the report shows in full.
-#[derive(Clone, Debug)]
-pub struct Shown {
-    pub event: Event,
-    /// Its line in `history.jsonl`.
-    pub line: String,
-}
-
 /// What one pass over the history gives.
 #[derive(Default)]
 pub struct Scan {
@@ -47,7 +39,7 @@ pub struct Scan {
     /// Grants by lock name.
     pub locks: HashMap<Arc<str>, u64>,
     /// Events asked for by index.
-    pub shown: BTreeMap<u64, Shown>,
+    pub shown: BTreeMap<u64, Event>,
     wanted: BTreeSet<u64>,
     open: HashMap<u64, Open>,
 }
@@ -66,7 +58,7 @@ impl Scan {
         }
     }
 
-    pub fn push(&mut self, event: Event, line: &str) {
+    pub fn push(&mut self, event: Event) {
         self.events += 1;
         self.first.get_or_insert(event.time);
         self.last = self.last.max(event.time);
@@ -75,8 +67,7 @@ impl Scan {
             Process::Named(name) => self.named(name, &event),
         }
         if self.wanted.contains(&event.index) {
-            let line = line.to_string();
-            self.shown.insert(event.index, Shown { event, line });
+            self.shown.insert(event.index, event);
         }
     }
 
@@ -89,7 +80,11 @@ impl Scan {
 
     fn operation(&mut self, process: u64, event: &Event) {
         if event.kind == EventType::Invoke {
-            let start = event.value.get("due").and_then(Value::as_i64).unwrap_or(event.time);
+            let start = event
+                .value
+                .get("due")
+                .and_then(Value::as_i64)
+                .unwrap_or(event.time);
             self.latencies.invoked(&event.f, start);
             if self.open.len() < MAX_OPEN {
                 let f = event.f.clone();
@@ -131,7 +126,8 @@ impl Scan {
                 let reason = text("reason").unwrap_or("no reason given").to_string();
                 let expected = event.value.get("expected").and_then(Value::as_bool);
                 let expected = expected.unwrap_or(false);
-                self.exits.push((name.to_string(), event.time, reason, expected));
+                self.exits
+                    .push((name.to_string(), event.time, reason, expected));
             }
             names::CLAIMS => self.claims += 1,
             names::RENEW => self.renewals += 1,
@@ -143,7 +139,10 @@ impl Scan {
     /// When load began and ended, from the phases; the whole history without them.
     pub fn load_span(&self) -> (i64, i64) {
         let at = |wanted: &[&str]| {
-            let found = self.phases.iter().find(|(p, _)| wanted.contains(&p.as_str()));
+            let found = self
+                .phases
+                .iter()
+                .find(|(p, _)| wanted.contains(&p.as_str()));
             found.map(|(_, t)| *t)
         };
         let from = at(&["load"]).or(self.first).unwrap_or(0);

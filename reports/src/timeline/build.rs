@@ -82,7 +82,10 @@ impl<'a> Builder<'a> {
     }
 
     fn operation(&mut self, process: u64, event: &Event) {
-        let at = At { time: event.time, index: event.index };
+        let at = At {
+            time: event.time,
+            index: event.index,
+        };
         if event.kind == EventType::Invoke {
             if event.key == self.focus.key {
                 self.invoked(process, at, event);
@@ -145,7 +148,10 @@ impl<'a> Builder<'a> {
                 if let Some(hold) = self.find(&owner, fence) {
                     hold.believed = hold.believed.max(at.time);
                 }
-                let value = event.value.get("value").or_else(|| event.value.get("element"));
+                let value = event
+                    .value
+                    .get("value")
+                    .or_else(|| event.value.get("element"));
                 let op = Op {
                     f: event.f.clone(),
                     owner,
@@ -187,7 +193,10 @@ impl<'a> Builder<'a> {
     }
 
     fn worker(&mut self, worker: u64, event: &Event) {
-        let at = At { time: event.time, index: event.index };
+        let at = At {
+            time: event.time,
+            index: event.index,
+        };
         let who = Who::Worker(worker);
         let text = |name: &str| event.value.get(name).and_then(Value::as_str);
         let (owner, fence) = grant_of(&event.value);
@@ -203,7 +212,10 @@ impl<'a> Builder<'a> {
             }
             names::LOST => {
                 if let Some(hold) = self.find(&owner, fence) {
-                    let at = At { time: sent.time.max(hold.believed), ..at };
+                    let at = At {
+                        time: sent.time.max(hold.believed),
+                        ..at
+                    };
                     hold.end.get_or_insert((End::Lost, at));
                     let reason = text("reason").unwrap_or("no reason given");
                     self.mark(who, at, format!("noticed the loss: {reason}"));
@@ -277,7 +289,11 @@ impl<'a> Builder<'a> {
             }
             return;
         }
-        let who = self.whose.get(&process).copied().unwrap_or(Who::Process(process));
+        let who = self
+            .whose
+            .get(&process)
+            .copied()
+            .unwrap_or(Who::Process(process));
         if self.built.loose.len() < MAX_LOOSE {
             self.built.loose.push((who, op));
         } else {
@@ -327,7 +343,10 @@ impl<'a> Builder<'a> {
 
 fn grant_of(value: &Value) -> (String, Option<u64>) {
     let owner = value.get("owner").and_then(Value::as_str).unwrap_or("");
-    (owner.to_string(), value.get("fence").and_then(Value::as_u64))
+    (
+        owner.to_string(),
+        value.get("fence").and_then(Value::as_u64),
+    )
 }
 
 /// TTL in nanoseconds; `None` for a lock without a lease.

@@ -32,7 +32,9 @@ pub fn arrange(built: Built, focus: &Focus) -> Timeline {
     });
     if ranked.len() > MAX_LANES {
         let more = ranked.len() - MAX_LANES;
-        timeline.cut.push(format!("{more} more workers used this lock in this window."));
+        timeline.cut.push(format!(
+            "{more} more workers used this lock in this window."
+        ));
         ranked.truncate(MAX_LANES);
     }
     ranked.sort();
@@ -44,22 +46,33 @@ pub fn arrange(built: Built, focus: &Focus) -> Timeline {
         let rows = rows(holds, &mut timeline.cut, who);
         let own = marks.extract_if(.., |(w, _)| *w == who).map(|(_, m)| m);
         let marks = own.collect();
-        timeline.lanes.push(Lane { who, rows, loose, marks });
+        timeline.lanes.push(Lane {
+            who,
+            rows,
+            loose,
+            marks,
+        });
     }
     thin(&mut timeline, &story);
     if built.dropped > 0 {
         let n = built.dropped;
-        timeline.cut.push(format!("{n} more holds and operations were not kept."));
+        timeline
+            .cut
+            .push(format!("{n} more holds and operations were not kept."));
     }
     timeline
 }
 
 fn in_story(hold: &Hold, story: &BTreeSet<u64>) -> bool {
-    let ops = hold.ops.iter().flat_map(|op| {
-        [Some(op.invoked.index), op.answered.map(|a| a.index)]
-    });
+    let ops = hold
+        .ops
+        .iter()
+        .flat_map(|op| [Some(op.invoked.index), op.answered.map(|a| a.index)]);
     let own = [Some(hold.asked.index), Some(hold.granted.index)];
-    own.into_iter().chain(ops).flatten().any(|i| story.contains(&i))
+    own.into_iter()
+        .chain(ops)
+        .flatten()
+        .any(|i| story.contains(&i))
 }
 
 /// Of too many holds, those of the story and those nearest to it.
@@ -94,8 +107,8 @@ fn rows(holds: Vec<Hold>, cut: &mut Vec<String>, who: Who) -> Vec<Vec<Hold>> {
     let mut crowded = 0;
     for hold in holds {
         let fits = |row: &Vec<Hold>| row.last().is_none_or(|h| h.last() <= hold.asked.time);
-        match rows.iter_mut().find(|row| fits(row)) {
-            Some(row) => row.push(hold),
+        match rows.iter().position(fits) {
+            Some(at) => rows[at].push(hold),
             None if rows.len() < MAX_ROWS => rows.push(vec![hold]),
             None => crowded += 1,
         }
@@ -129,7 +142,9 @@ fn thin(timeline: &mut Timeline, story: &BTreeSet<u64>) {
         }
     }
     let shown = timeline.ops().count();
-    timeline.cut.push(format!("{shown} of {total} operations are drawn."));
+    timeline
+        .cut
+        .push(format!("{shown} of {total} operations are drawn."));
 }
 
 impl Timeline {

@@ -50,7 +50,8 @@ impl<'a> Placer<'a> {
             time = time.min(answered.time);
         }
         self.latest = self.latest.max(time);
-        self.marks.push(StoreMark::entry_of(entry, time, op.invoked.index));
+        self.marks
+            .push(StoreMark::entry_of(entry, time, op.invoked.index));
     }
 
     pub fn finish(self) -> Vec<StoreMark> {

@@ -1,0 +1,71 @@
+//! Labels of one row: those that would overlap another are left out until the
+//! reader zooms in. The page's script repeats this choice at each zoom.
+
+use super::pen::{Pen, WIDTH, esc};
+
+const CHAR: f64 = 6.3;
+const GAP: f64 = 5.0;
+
+#[derive(Default)]
+pub struct Labels {
+    all: Vec<Label>,
+}
+
+struct Label {
+    time: i64,
+    shift: i64,
+    text: String,
+    first: bool,
+}
+
+impl Labels {
+    /// A text that begins `shift` pixels from `time`; those with `first` win the room.
+    pub fn add(&mut self, time: i64, shift: i64, text: &str, first: bool) {
+        self.all.push(Label {
+            time,
+            shift,
+            text: text.to_string(),
+            first,
+        });
+    }
+
+    pub fn draw(mut self, pen: &mut Pen, y: i64, class: &str) {
+        if self.all.is_empty() {
+            return;
+        }
+        self.all.sort_by_key(|l| (l.time, !l.first));
+        let mut taken: Vec<(f64, f64)> = Vec::new();
+        let mut shown = vec![false; self.all.len()];
+        for first in [true, false] {
+            for (n, label) in self
+                .all
+                .iter()
+                .enumerate()
+                .filter(|(_, l)| l.first == first)
+            {
+                let width = label.text.chars().count() as f64 * CHAR;
+                let from = (pen.x(label.time) + label.shift as f64).min(WIDTH as f64 - width);
+                let to = from + width + GAP;
+                if taken.iter().all(|(a, b)| to <= *a || *b <= from) {
+                    taken.push((from, to));
+                    shown[n] = true;
+                }
+            }
+        }
+        pen.add(format_args!("<g class=\"labels {class}\">"));
+        for (label, shown) in self.all.iter().zip(shown) {
+            let width = label.text.chars().count() as f64 * CHAR;
+            let x = pen.x(label.time) + label.shift as f64;
+            let shift = label.shift as f64 - (x + width - WIDTH as f64).max(0.0);
+            let hidden = if shown { "" } else { " off" };
+            let first = u8::from(label.first);
+            pen.at(&format!("label{hidden}"), label.time, y);
+            let text = esc(&label.text);
+            pen.add(format_args!(
+                "<text x=\"{shift:.0}\" data-first=\"{first}\">{text}</text>"
+            ));
+            pen.end();
+        }
+        pen.end();
+    }
+}

@@ -1,0 +1,155 @@
+//! The reports of the example run folder, and of folders with parts missing.
+
+#![allow(clippy::unwrap_used)]
+
+mod example;
+
+use std::path::Path;
+
+use example::Example;
+
+fn rendered(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+fn example(lock: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    Example::kleppmann(lock).write(folder.path());
+    fencepost_reports::render(folder.path()).unwrap();
+    folder
+}
+
+#[test]
+fn summary_reads_well() {
+    let folder = example("L0");
+    insta::assert_snapshot!(rendered(folder.path(), "summary.md"));
+}
+
+#[test]
+fn junit_has_a_case_per_check() {
+    let folder = example("L0");
+    insta::assert_snapshot!(rendered(folder.path(), "junit.xml"));
+}
+
+#[test]
+fn unexpected_answers_fail_and_unmet_demands_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Example::kleppmann("L0");
+    run.write(folder.path());
+    let verdict = run.verdict().to_string();
+    let verdict = verdict.replacen("\"expected\":\"violated\"", "\"expected\":\"holds\"", 1);
+    let verdict = verdict.replace("\"expected\":\"any\"", "\"expected\":\"holds\"");
+    let verdict = verdict.replace("as-expected", "unexpected-violation");
+    std::fs::write(folder.path().join("verdict.json"), verdict).unwrap();
+    fencepost_reports::render(folder.path()).unwrap();
+    let junit = rendered(folder.path(), "junit.xml");
+    assert!(junit.contains("failures=\"2\""), "{junit}");
+    assert!(
+        junit.contains("unknown, expected holds: the service promises no order"),
+        "{junit}"
+    );
+    let html = rendered(folder.path(), "report.html");
+    assert!(html.contains("Unexpected violation"));
+    assert!(html.contains("not met"));
+}
+
+#[test]
+fn the_page_is_self_contained() {
+    let folder = example("L0");
+    let html = rendered(folder.path(), "report.html");
+    for reference in [
+        "src=",
+        "@import",
+        "<link",
+        "<iframe",
+        "url(http",
+        "url(\"",
+        "fetch(",
+        "href=\"http",
+    ] {
+        assert!(!html.contains(reference), "{reference}");
+    }
+    let schemes = html.matches("http").count();
+    let names = html.matches("http://www.w3.org/").count();
+    assert_eq!(
+        schemes, names,
+        "only XML namespace names may look like addresses"
+    );
+}
+
+#[test]
+fn every_link_has_its_target() {
+    let folder = example("L0");
+    let html = rendered(folder.path(), "report.html");
+    let ids: std::collections::BTreeSet<&str> = between(&html, " id=\"");
+    let links = between(&html, "href=\"#");
+    assert!(links.iter().any(|l| l.starts_with('e')));
+    for link in links {
+        assert!(ids.contains(link), "#{link} leads nowhere");
+    }
+    let all = html.matches(" id=\"").count();
+    assert_eq!(all, ids.len(), "an id is there twice");
+}
+
+fn between<'a>(html: &'a str, start: &str) -> std::collections::BTreeSet<&'a str> {
+    html.split(start)
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect()
+}
+
+#[test]
+fn names_from_the_history_are_only_text() {
+    let folder = example("<script>alert('x')</script>\"&|");
+    let html = rendered(folder.path(), "report.html");
+    assert_eq!(
+        html.matches("<script").count(),
+        1,
+        "only the page's own script"
+    );
+    assert!(!html.contains("alert('x')"));
+    let summary = rendered(folder.path(), "summary.md");
+    assert!(!summary.contains("<script"));
+}
+
+#[test]
+fn any_part_may_be_missing() {
+    for gone in ["run.json", "verdict.json", "history.jsonl", "store.jsonl"] {
+        let folder = tempfile::tempdir().unwrap();
+        Example::kleppmann("L0").write(folder.path());
+        std::fs::remove_file(folder.path().join(gone)).unwrap();
+        fencepost_reports::render(folder.path()).unwrap();
+        let html = rendered(folder.path(), "report.html");
+        assert!(html.contains(&format!("There is no {gone}")), "{gone}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    fencepost_reports::render(empty.path()).unwrap();
+    assert!(rendered(empty.path(), "summary.md").contains("Not judged yet"));
+    assert!(rendered(empty.path(), "junit.xml").contains("errors=\"1\""));
+}
+
+#[test]
+fn a_torn_history_is_shown_up_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Example::kleppmann("L0");
+    run.write(folder.path());
+    let history = run.history();
+    std::fs::write(
+        folder.path().join("history.jsonl"),
+        &history[..history.len() / 2 + 7],
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("store.jsonl"), "{\"seq\":1,").unwrap();
+    std::fs::write(folder.path().join("run.json"), "{").unwrap();
+    fencepost_reports::render(folder.path()).unwrap();
+    let html = rendered(folder.path(), "report.html");
+    assert!(html.contains("About the history"), "{}", &html[..3000]);
+    assert!(html.contains("last line of store.jsonl is torn"));
+    assert!(html.contains("run.json is not valid JSON"));
+}
+
+#[test]
+fn a_folder_that_is_none_is_an_error() {
+    let error = fencepost_reports::render(Path::new("no/such/folder")).unwrap_err();
+    assert!(error.to_string().contains("is not a run folder"), "{error}");
+}
