@@ -1,0 +1,70 @@
+//! Giving a lock back, and the lock-delay after a failed holder.
+
+use super::{Effect, Machine, Name, Refusal, Release, Reply, Token};
+
+impl Machine {
+    /// Only the session that holds this very token frees it; anything else changes nothing.
+    pub(super) fn release(&mut self, ask: &Release, effects: &mut Vec<Effect>) -> Reply {
+        let Some(session) = self.sessions.get(&ask.session) else {
+            return Reply::Refused(Refusal::SessionUnknown);
+        };
+        if let Some(reply) = session.answer_to(ask.request) {
+            return reply;
+        }
+        if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
+            return Reply::Refused(Refusal::StaleEpoch { current: self.epoch });
+        }
+        if session.held.get(&ask.token) != Some(&ask.name) {
+            return Reply::Refused(Refusal::NotHeld);
+        }
+        let remaining = self.count_down(&ask.name, ask.token);
+        if remaining == 0 {
+            if let Some(session) = self.sessions.get_mut(&ask.session) {
+                session.held.remove(&ask.token);
+            }
+            self.drop_holder(&ask.name, ask.token, false, effects);
+            self.grant_waiters(&ask.name, effects);
+            self.forget_if_idle(&ask.name);
+        }
+        let reply = Reply::Released { remaining };
+        self.remember(ask.session, ask.request, reply);
+        reply
+    }
+
+    fn count_down(&mut self, name: &Name, token: Token) -> u32 {
+        let holder = self.locks.get_mut(name).and_then(|lock| lock.holders.iter_mut().find(|held| held.token == token));
+        holder.map_or(0, |held| {
+            held.count -= 1;
+            held.count
+        })
+    }
+
+    /// Takes one grant off its lock. If the holder failed and asked for a lock-delay, the lock is kept back.
+    pub(super) fn drop_holder(&mut self, name: &Name, token: Token, failed: bool, effects: &mut Vec<Effect>) {
+        let Some(lock) = self.locks.get_mut(name) else { return };
+        let Some(at) = lock.holders.iter().position(|held| held.token == token) else { return };
+        let holder = lock.holders.remove(at);
+        if lock.holders.is_empty() {
+            self.held -= 1;
+        }
+        if failed && holder.delay_ms > 0 {
+            if let Some(earlier) = lock.delay.replace(token) {
+                self.delayed.remove(&earlier);
+            }
+            self.delayed.insert(token, (name.clone(), holder.delay_ms));
+            effects.push(Effect::Delayed { token, delay_ms: holder.delay_ms });
+        }
+    }
+
+    pub(super) fn end_delay(&mut self, token: Token, effects: &mut Vec<Effect>) -> Reply {
+        let Some((name, _)) = self.delayed.remove(&token) else { return Reply::Done };
+        if let Some(lock) = self.locks.get_mut(&name)
+            && lock.delay == Some(token)
+        {
+            lock.delay = None;
+        }
+        self.grant_waiters(&name, effects);
+        self.forget_if_idle(&name);
+        Reply::Done
+    }
+}

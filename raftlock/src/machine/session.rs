@@ -1,0 +1,79 @@
+//! Sessions: opening, ending, and the memory of answered requests.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Ended, Machine, Name, Refusal, Reply, RequestId, SessionId, Token};
+
+/// Answers remembered for each session, so that a repeated request gets the same one.
+const REMEMBERED: usize = 128;
+
+/// A client's session in one group.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Granted TTL, ms.
+    pub ttl_ms: u32,
+    /// The client's own name, for people who look.
+    pub label: Arc<str>,
+    /// Its grants, by token (in order of the grants).
+    pub held: BTreeMap<Token, Name>,
+    /// Its places in queues: request → (lock, place).
+    pub waits: BTreeMap<RequestId, (Name, u64)>,
+    answered: VecDeque<(RequestId, Reply)>,
+}
+
+impl Session {
+    /// The answer that this request got before.
+    pub(super) fn answer_to(&self, request: RequestId) -> Option<Reply> {
+        self.answered.iter().rev().find(|(id, _)| *id == request).map(|(_, reply)| *reply)
+    }
+
+    pub(super) fn remember(&mut self, request: RequestId, reply: Reply) {
+        if self.answered.len() == REMEMBERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back((request, reply));
+    }
+}
+
+impl Machine {
+    pub(super) fn open(&mut self, id: SessionId, ttl_ms: u32, label: &Arc<str>, effects: &mut Vec<Effect>) -> Reply {
+        if self.sessions.contains_key(&id) {
+            return Reply::Refused(Refusal::SessionTaken);
+        }
+        self.sessions.insert(id, Session { ttl_ms, label: Arc::clone(label), ..Session::default() });
+        effects.push(Effect::SessionOpened { session: id, ttl_ms });
+        Reply::Opened { session: id }
+    }
+
+    /// Ends a session: leaves its queues first, so that none of its own waits is granted what it frees.
+    pub(super) fn end_session(&mut self, id: SessionId, why: Ended, effects: &mut Vec<Effect>) -> Reply {
+        let Some(session) = self.sessions.remove(&id) else {
+            return Reply::Refused(Refusal::SessionUnknown);
+        };
+        let mut touched = Vec::new();
+        for (request, (name, place)) in session.waits {
+            if let Some(lock) = self.locks.get_mut(&name)
+                && lock.queue.remove(&place).is_some()
+            {
+                self.waiting -= 1;
+            }
+            effects.push(Effect::WaitEnded { session: id, request, name: Arc::clone(&name), expired: true });
+            touched.push(name);
+        }
+        let released = session.held.len() as u32;
+        let lost: Vec<(Name, Token)> = session.held.into_iter().map(|(token, name)| (name, token)).collect();
+        for (name, token) in &lost {
+            self.drop_holder(name, *token, why == Ended::Expired, effects);
+            touched.push(Arc::clone(name));
+        }
+        effects.push(Effect::SessionEnded { session: id, why, lost });
+        for name in touched {
+            self.grant_waiters(&name, effects);
+            self.forget_if_idle(&name);
+        }
+        Reply::Ended { released }
+    }
+}
