@@ -3,3 +3,4 @@
 //! [`machine`] is pure; everything around it moves entries into it and its outputs to clients.
 
 pub mod machine;
+pub mod wal;

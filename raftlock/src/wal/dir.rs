@@ -1,0 +1,120 @@
+//! The few file operations the log needs, as traits, so that a simulated disk can lose unsynced writes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A directory of the node.
+pub trait Dir: Send + Sync {
+    /// Names of the files, sorted.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// A whole file.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// Opens a file for writing, creating it with `size` bytes reserved; durable as a name when this returns.
+    fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>>;
+    /// Replaces a file's content; all or nothing, durable when this returns.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Removes a file; no error where it does not exist.
+    fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// A file being written.
+pub trait LogFile: Send {
+    /// Writes at an offset; durable only after [`LogFile::sync`].
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes all earlier writes durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A directory on the real disk.
+#[derive(Debug, Clone)]
+pub struct RealDir {
+    path: PathBuf,
+}
+
+impl RealDir {
+    /// Opens (creating it) a directory and takes its lock, which is held until the process ends: two
+    /// replicas on one directory would destroy it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        Ok(RealDir { path: path.to_owned() })
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl Dir for RealDir {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path.join(name))
+    }
+
+    fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        if file.metadata()?.len() < size {
+            reserve(&file, size)?;
+            file.sync_all()?;
+        }
+        self.sync_names()?;
+        Ok(Box::new(RealFile { file }))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = self.path.join(format!("{name}.new"));
+        let file = File::create(&temporary)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.path.join(name))?;
+        self.sync_names()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reserves space, so that a full disk shows when a segment is opened and a sync does not have to grow the file.
+fn reserve(file: &File, size: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open for the length of the call; no memory is passed.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        libc::EOPNOTSUPP | libc::EINVAL => file.set_len(size),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+struct RealFile {
+    file: File,
+}
+
+impl LogFile for RealFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}

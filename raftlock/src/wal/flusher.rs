@@ -1,0 +1,89 @@
+//! One thread writes for all groups: take all that is waiting, write it as one frame, sync once, call back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::{Record, Wal, WalError};
+
+/// Records to be made durable together and what to call afterwards.
+pub struct Job {
+    /// The records, in order.
+    pub records: Vec<Record>,
+    /// Called once on the flusher's thread, after the sync or the failure.
+    pub done: Box<dyn FnOnce(Result<(), String>) + Send>,
+}
+
+/// Counts of the flusher.
+#[derive(Debug, Default)]
+pub struct FlushStats {
+    /// Syncs done.
+    pub syncs: AtomicU64,
+    /// Records written.
+    pub records: AtomicU64,
+    /// Nanoseconds spent writing and syncing.
+    pub nanos: AtomicU64,
+    /// The longest write and sync, nanoseconds.
+    pub worst_nanos: AtomicU64,
+}
+
+/// Handle of the flusher's thread, which ends when the last handle is dropped.
+#[derive(Clone)]
+pub struct Flusher {
+    jobs: mpsc::Sender<Job>,
+    stats: Arc<FlushStats>,
+}
+
+impl Flusher {
+    /// Starts the thread. `failed` is called once if the disk fails: the node must stop, loudly.
+    pub fn start(wal: Wal, failed: impl Fn(&WalError) + Send + 'static) -> std::io::Result<Self> {
+        let (jobs, inbox) = mpsc::channel();
+        let stats = Arc::new(FlushStats::default());
+        let counts = Arc::clone(&stats);
+        std::thread::Builder::new()
+            .name("raftlock-flush".to_owned())
+            .spawn(move || run(wal, &inbox, &counts, &failed))?;
+        Ok(Flusher { jobs, stats })
+    }
+
+    /// Queues a job; jobs are made durable in the order of queueing.
+    pub fn submit(&self, job: Job) {
+        if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
+            (job.done)(Err(WalError::Poisoned.to_string()));
+        }
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> &FlushStats {
+        &self.stats
+    }
+}
+
+fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &dyn Fn(&WalError)) {
+    let mut reported = false;
+    while let Ok(first) = inbox.recv() {
+        let mut records = first.records;
+        let mut callbacks = vec![first.done];
+        while let Ok(job) = inbox.try_recv() {
+            records.extend(job.records);
+            callbacks.push(job.done);
+        }
+        let begun = Instant::now();
+        let result = wal.append(&records);
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        stats.syncs.fetch_add(1, Ordering::Relaxed);
+        stats.records.fetch_add(records.len() as u64, Ordering::Relaxed);
+        stats.nanos.fetch_add(nanos, Ordering::Relaxed);
+        stats.worst_nanos.fetch_max(nanos, Ordering::Relaxed);
+        if let Err(error) = &result
+            && !reported
+        {
+            reported = true;
+            failed(error);
+        }
+        for done in callbacks {
+            done(result.as_ref().map(|()| ()).map_err(ToString::to_string));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+
+fn open(path: &Path, segment_bytes: u64) -> Result<(Wal, Vec<Record>), WalError> {
+    let dir = Arc::new(RealDir::open(path).unwrap());
+    Wal::open(dir, WalOptions { segment_bytes, sync: true })
+}
+
+fn entry(index: u64) -> Record {
+    Record { group: 0, kind: RecordKind::Entry, index, payload: vec![index as u8; 40] }
+}
+
+#[test]
+fn records_come_back_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, found) = open(dir.path(), 1 << 16).unwrap();
+    assert!(found.is_empty());
+    wal.append(&[entry(1), entry(2)]).unwrap();
+    wal.append(&[entry(3)]).unwrap();
+    drop(wal);
+    let (_, found) = open(dir.path(), 1 << 16).unwrap();
+    assert_eq!(found, [entry(1), entry(2), entry(3)]);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_writing_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 1 << 16).unwrap();
+    wal.append(&[entry(1)]).unwrap();
+    let kept = wal_offset(dir.path());
+    wal.append(&[entry(2), entry(3)]).unwrap();
+    drop(wal);
+    // The second flush reached the disk only in part.
+    flip(dir.path(), kept + 60);
+    let (mut wal, found) = open(dir.path(), 1 << 16).unwrap();
+    assert_eq!(found, [entry(1)]);
+    wal.append(&[entry(2)]).unwrap();
+    drop(wal);
+    assert_eq!(open(dir.path(), 1 << 16).unwrap().1, [entry(1), entry(2)]);
+}
+
+#[test]
+fn corruption_before_a_good_frame_is_refused_with_its_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 1 << 16).unwrap();
+    wal.append(&[entry(1)]).unwrap();
+    let second = wal_offset(dir.path());
+    wal.append(&[entry(2)]).unwrap();
+    wal.append(&[entry(3)]).unwrap();
+    drop(wal);
+    flip(dir.path(), second + 30);
+    match open(dir.path(), 1 << 16) {
+        Err(WalError::Corrupt { offset, .. }) => assert_eq!(offset, second),
+        other => panic!("not refused: {:?}", other.map(|(_, records)| records)),
+    }
+}
+
+#[test]
+fn segments_roll_and_go_once_a_snapshot_covers_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 4096).unwrap();
+    let vote = Record { group: 0, kind: RecordKind::Vote, index: 0, payload: b"vote".to_vec() };
+    wal.append(std::slice::from_ref(&vote)).unwrap();
+    for index in 1..=300 {
+        wal.append(&[entry(index)]).unwrap();
+    }
+    let before = fs::read_dir(dir.path()).unwrap().count();
+    assert!(before > 3);
+    wal.append(&[Record { group: 0, kind: RecordKind::Purge, index: 290, payload: vec![] }]).unwrap();
+    assert!(fs::read_dir(dir.path()).unwrap().count() <= 2);
+    drop(wal);
+    let (_, found) = open(dir.path(), 4096).unwrap();
+    assert!(found.contains(&vote), "the vote must outlive its segment");
+    assert!(found.contains(&entry(291)) && found.contains(&entry(300)));
+}
+
+#[test]
+fn a_rotten_older_segment_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 4096).unwrap();
+    for index in 1..=100 {
+        wal.append(&[entry(index)]).unwrap();
+    }
+    drop(wal);
+    flip(dir.path(), 100);
+    assert!(matches!(open(dir.path(), 4096), Err(WalError::Corrupt { .. })));
+}
+
+/// Offset after the last written byte of the first segment.
+fn wal_offset(path: &Path) -> u64 {
+    let bytes = fs::read(path.join("log-000000000001.seg")).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1)
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path.join("log-000000000001.seg")).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 0xFF], offset).unwrap();
+}
