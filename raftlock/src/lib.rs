@@ -2,5 +2,15 @@
 //!
 //! [`machine`] is pure; everything around it moves entries into it and its outputs to clients.
 
+pub mod args;
+pub mod buckets;
+pub mod config;
+pub mod group;
+pub mod http;
 pub mod machine;
+mod serve;
 pub mod wal;
+
+pub use args::ServeArgs;
+pub use config::Config;
+pub use serve::{Handle, ServeError, run_until_signal, serve};

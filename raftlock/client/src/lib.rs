@@ -1,1 +1,13 @@
-//! See the crate's description in Cargo.toml.
+//! Client library of the raftlock service.
+//!
+//! [`Api`] makes single calls, each with its outcome (done, surely not done, unknown) and without hidden retries: for
+//! harnesses and for people who build their own. [`Client`] keeps sessions alive, finds the leader and hands out guards.
+
+mod api;
+mod client;
+mod error;
+mod session;
+
+pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo};
+pub use client::{Client, ClientOptions, Guard};
+pub use error::{CallError, Outcome, Retry};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId, Token, Waiter,
+    Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId,
+    Token, Waiter,
 };
 
 impl Machine {
@@ -15,10 +16,14 @@ impl Machine {
             return reply;
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {
-            return Reply::Queued { ahead: self.ahead_of(name, *place) };
+            return Reply::Queued {
+                ahead: self.ahead_of(name, *place),
+            };
         }
         if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
-            return Reply::Refused(Refusal::StaleEpoch { current: self.epoch });
+            return Reply::Refused(Refusal::StaleEpoch {
+                current: self.epoch,
+            });
         }
         let name = self.intern(&ask.name);
         let reply = match self.reenter(ask, &name) {
@@ -36,12 +41,16 @@ impl Machine {
     fn reenter(&mut self, ask: &Acquire, name: &Name) -> Option<Reply> {
         let owner = ask.owner.as_ref()?;
         let lock = self.locks.get_mut(name)?;
-        let holder = lock
-            .holders
-            .iter_mut()
-            .find(|held| held.session == ask.session && held.owner.as_ref() == Some(owner) && held.mode == ask.mode)?;
+        let holder = lock.holders.iter_mut().find(|held| {
+            held.session == ask.session
+                && held.owner.as_ref() == Some(owner)
+                && held.mode == ask.mode
+        })?;
         holder.count = holder.count.saturating_add(1);
-        Some(Reply::Granted { token: holder.token, count: holder.count })
+        Some(Reply::Granted {
+            token: holder.token,
+            count: holder.count,
+        })
     }
 
     fn take_or_queue(&mut self, ask: &Acquire, name: &Name, effects: &mut Vec<Effect>) -> Reply {
@@ -55,7 +64,11 @@ impl Machine {
         }
         if ask.wait_ms == 0 {
             let delayed = lock.delay.is_some() && lock.holders.is_empty();
-            return Reply::Refused(if delayed { Refusal::Delayed } else { Refusal::Busy });
+            return Reply::Refused(if delayed {
+                Refusal::Delayed
+            } else {
+                Refusal::Busy
+            });
         }
         if lock.queue.len() >= ask.max_waiters as usize {
             return Reply::Refused(Refusal::QueueFull);
@@ -67,7 +80,11 @@ impl Machine {
         if let Some(session) = self.sessions.get_mut(&ask.session) {
             session.waits.insert(ask.request, (Arc::clone(name), place));
         }
-        effects.push(Effect::Waiting { session: ask.session, request: ask.request, wait_ms: ask.wait_ms });
+        effects.push(Effect::Waiting {
+            session: ask.session,
+            request: ask.request,
+            wait_ms: ask.wait_ms,
+        });
         Reply::Queued { ahead }
     }
 
@@ -97,33 +114,56 @@ impl Machine {
     /// stops it, so that a writer is not starved by readers that came later.
     pub(super) fn grant_waiters(&mut self, name: &Name, effects: &mut Vec<Effect>) {
         loop {
-            let Some(lock) = self.locks.get_mut(name) else { return };
-            let Some(waiter) = next_fitting(lock) else { return };
+            let Some(lock) = self.locks.get_mut(name) else {
+                return;
+            };
+            let Some(waiter) = next_fitting(lock) else {
+                return;
+            };
             self.waiting -= 1;
             let (session, request) = (waiter.session, waiter.request);
             // Ended sessions leave their queues at once; this holds the rule even if one were left behind.
-            let Some(state) = self.sessions.get_mut(&session) else { continue };
+            let Some(state) = self.sessions.get_mut(&session) else {
+                continue;
+            };
             state.waits.remove(&request);
             let token = self.hold(name, waiter);
             self.remember(session, request, Reply::Granted { token, count: 1 });
-            effects.push(Effect::Woken { session, request, name: Arc::clone(name), token });
+            effects.push(Effect::Woken {
+                session,
+                request,
+                name: Arc::clone(name),
+                token,
+            });
         }
     }
 
     /// A wait's deadline passed. Granted in the meantime: nothing happens.
-    pub(super) fn cancel(&mut self, id: SessionId, request: RequestId, effects: &mut Vec<Effect>) -> Reply {
+    pub(super) fn cancel(
+        &mut self,
+        id: SessionId,
+        request: RequestId,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
         let Some(session) = self.sessions.get_mut(&id) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
         let Some((name, place)) = session.waits.remove(&request) else {
-            return session.answer_to(request).unwrap_or(Reply::Refused(Refusal::NotHeld));
+            return session
+                .answer_to(request)
+                .unwrap_or(Reply::Refused(Refusal::NotHeld));
         };
         if let Some(lock) = self.locks.get_mut(&name)
             && lock.queue.remove(&place).is_some()
         {
             self.waiting -= 1;
         }
-        effects.push(Effect::WaitEnded { session: id, request, name: Arc::clone(&name), expired: false });
+        effects.push(Effect::WaitEnded {
+            session: id,
+            request,
+            name: Arc::clone(&name),
+            expired: false,
+        });
         // The one that left may have been all that kept those behind it from fitting.
         self.grant_waiters(&name, effects);
         self.forget_if_idle(&name);
@@ -131,7 +171,9 @@ impl Machine {
     }
 
     fn ahead_of(&self, name: &Name, place: u64) -> u32 {
-        self.locks.get(name).map_or(0, |lock| lock.queue.range(..place).count() as u32)
+        self.locks
+            .get(name)
+            .map_or(0, |lock| lock.queue.range(..place).count() as u32)
     }
 
     pub(super) fn remember(&mut self, id: SessionId, request: RequestId, reply: Reply) {
@@ -144,7 +186,10 @@ impl Machine {
 fn next_fitting(lock: &mut Lock) -> Option<Waiter> {
     let (_, first) = lock.queue.first_key_value()?;
     let mode: Mode = first.mode;
-    lock.admits(mode).then(|| lock.queue.pop_first()).flatten().map(|(_, waiter)| waiter)
+    lock.admits(mode)
+        .then(|| lock.queue.pop_first())
+        .flatten()
+        .map(|(_, waiter)| waiter)
 }
 
 fn waiter_of(ask: &Acquire) -> Waiter {

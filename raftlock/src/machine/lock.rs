@@ -62,19 +62,30 @@ impl Lock {
         }
         match mode {
             Mode::Exclusive => self.holders.is_empty(),
-            Mode::Shared => self.holders.iter().all(|holder| holder.mode == Mode::Shared),
+            Mode::Shared => self
+                .holders
+                .iter()
+                .all(|holder| holder.mode == Mode::Shared),
             Mode::Semaphore(permits) => {
-                self.holders.len() < permits as usize && self.holders.iter().all(|holder| holder.mode == mode)
+                self.holders.len() < permits as usize
+                    && self.holders.iter().all(|holder| holder.mode == mode)
             }
         }
     }
 
     /// Is a semaphore of another size in use?
     pub fn mismatches(&self, mode: Mode) -> bool {
-        let Mode::Semaphore(permits) = mode else { return false };
+        let Mode::Semaphore(permits) = mode else {
+            return false;
+        };
         let other = |held: &Mode| matches!(held, Mode::Semaphore(size) if *size != permits);
-        self.holders.first().is_some_and(|holder| other(&holder.mode))
-            || self.queue.first_key_value().is_some_and(|(_, waiter)| other(&waiter.mode))
+        self.holders
+            .first()
+            .is_some_and(|holder| other(&holder.mode))
+            || self
+                .queue
+                .first_key_value()
+                .is_some_and(|(_, waiter)| other(&waiter.mode))
     }
 
     /// Nobody holds it, awaits it or is kept from it.

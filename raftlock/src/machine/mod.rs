@@ -62,7 +62,13 @@ impl Machine {
     /// Applies one log entry: `position` is its index in the log, `at_ms` the leader's wall clock when it was
     /// proposed (stored for display, never compared). Returns one reply for each operation, in order;
     /// what happens to others is added to `effects`.
-    pub fn apply(&mut self, position: u64, at_ms: u64, ops: &[Op], effects: &mut Vec<Effect>) -> Vec<Reply> {
+    pub fn apply(
+        &mut self,
+        position: u64,
+        at_ms: u64,
+        ops: &[Op],
+        effects: &mut Vec<Effect>,
+    ) -> Vec<Reply> {
         self.position = position;
         self.at_ms = at_ms;
         ops.iter().map(|op| self.apply_one(op, effects)).collect()
@@ -70,12 +76,18 @@ impl Machine {
 
     fn apply_one(&mut self, op: &Op, effects: &mut Vec<Effect>) -> Reply {
         match op {
-            Op::Open { session, ttl_ms, label } => self.open(*session, *ttl_ms, label, effects),
+            Op::Open {
+                session,
+                ttl_ms,
+                label,
+            } => self.open(*session, *ttl_ms, label, effects),
             Op::Close { session } => self.end_session(*session, Ended::Closed, effects),
             Op::Expire { session, epoch } if *epoch == self.epoch => {
                 self.end_session(*session, Ended::Expired, effects)
             }
-            Op::Expire { .. } => Reply::Refused(Refusal::StaleEpoch { current: self.epoch }),
+            Op::Expire { .. } => Reply::Refused(Refusal::StaleEpoch {
+                current: self.epoch,
+            }),
             Op::Acquire(acquire) => self.acquire(acquire, effects),
             Op::Cancel { session, request } => self.cancel(*session, *request, effects),
             Op::Release(release) => self.release(release, effects),
@@ -135,12 +147,18 @@ impl Machine {
 
     /// Counts for metrics.
     pub fn counts(&self) -> Counts {
-        Counts { sessions: self.sessions.len() as u64, held: self.held, waiting: self.waiting }
+        Counts {
+            sessions: self.sessions.len() as u64,
+            held: self.held,
+            waiting: self.waiting,
+        }
     }
 
     /// Is `token` a current grant of `name`? (Chubby's sequencer check.)
     pub fn token_is_current(&self, name: &str, token: Token) -> bool {
-        self.locks.get(name).is_some_and(|lock| lock.holders.iter().any(|holder| holder.token == token))
+        self.locks
+            .get(name)
+            .is_some_and(|lock| lock.holders.iter().any(|holder| holder.token == token))
     }
 
     /// Drops a lock that nobody holds, awaits or is kept from.
@@ -152,7 +170,9 @@ impl Machine {
 
     /// The one shared copy of a name, so that a million locks do not store it thrice.
     fn intern(&self, name: &Name) -> Name {
-        self.locks.get_key_value(name).map_or_else(|| Arc::clone(name), |(known, _)| Arc::clone(known))
+        self.locks
+            .get_key_value(name)
+            .map_or_else(|| Arc::clone(name), |(known, _)| Arc::clone(known))
     }
 }
 

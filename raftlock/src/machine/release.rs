@@ -12,7 +12,9 @@ impl Machine {
             return reply;
         }
         if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
-            return Reply::Refused(Refusal::StaleEpoch { current: self.epoch });
+            return Reply::Refused(Refusal::StaleEpoch {
+                current: self.epoch,
+            });
         }
         if session.held.get(&ask.token) != Some(&ask.name) {
             return Reply::Refused(Refusal::NotHeld);
@@ -32,7 +34,10 @@ impl Machine {
     }
 
     fn count_down(&mut self, name: &Name, token: Token) -> u32 {
-        let holder = self.locks.get_mut(name).and_then(|lock| lock.holders.iter_mut().find(|held| held.token == token));
+        let holder = self
+            .locks
+            .get_mut(name)
+            .and_then(|lock| lock.holders.iter_mut().find(|held| held.token == token));
         holder.map_or(0, |held| {
             held.count -= 1;
             held.count
@@ -40,9 +45,19 @@ impl Machine {
     }
 
     /// Takes one grant off its lock. If the holder failed and asked for a lock-delay, the lock is kept back.
-    pub(super) fn drop_holder(&mut self, name: &Name, token: Token, failed: bool, effects: &mut Vec<Effect>) {
-        let Some(lock) = self.locks.get_mut(name) else { return };
-        let Some(at) = lock.holders.iter().position(|held| held.token == token) else { return };
+    pub(super) fn drop_holder(
+        &mut self,
+        name: &Name,
+        token: Token,
+        failed: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(lock) = self.locks.get_mut(name) else {
+            return;
+        };
+        let Some(at) = lock.holders.iter().position(|held| held.token == token) else {
+            return;
+        };
         let holder = lock.holders.remove(at);
         if lock.holders.is_empty() {
             self.held -= 1;
@@ -52,12 +67,17 @@ impl Machine {
                 self.delayed.remove(&earlier);
             }
             self.delayed.insert(token, (name.clone(), holder.delay_ms));
-            effects.push(Effect::Delayed { token, delay_ms: holder.delay_ms });
+            effects.push(Effect::Delayed {
+                token,
+                delay_ms: holder.delay_ms,
+            });
         }
     }
 
     pub(super) fn end_delay(&mut self, token: Token, effects: &mut Vec<Effect>) -> Reply {
-        let Some((name, _)) = self.delayed.remove(&token) else { return Reply::Done };
+        let Some((name, _)) = self.delayed.remove(&token) else {
+            return Reply::Done;
+        };
         if let Some(lock) = self.locks.get_mut(&name)
             && lock.delay == Some(token)
         {

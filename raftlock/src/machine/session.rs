@@ -27,7 +27,11 @@ pub struct Session {
 impl Session {
     /// The answer that this request got before.
     pub(super) fn answer_to(&self, request: RequestId) -> Option<Reply> {
-        self.answered.iter().rev().find(|(id, _)| *id == request).map(|(_, reply)| *reply)
+        self.answered
+            .iter()
+            .rev()
+            .find(|(id, _)| *id == request)
+            .map(|(_, reply)| *reply)
     }
 
     pub(super) fn remember(&mut self, request: RequestId, reply: Reply) {
@@ -39,17 +43,38 @@ impl Session {
 }
 
 impl Machine {
-    pub(super) fn open(&mut self, id: SessionId, ttl_ms: u32, label: &Arc<str>, effects: &mut Vec<Effect>) -> Reply {
+    pub(super) fn open(
+        &mut self,
+        id: SessionId,
+        ttl_ms: u32,
+        label: &Arc<str>,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
         if self.sessions.contains_key(&id) {
             return Reply::Refused(Refusal::SessionTaken);
         }
-        self.sessions.insert(id, Session { ttl_ms, label: Arc::clone(label), ..Session::default() });
-        effects.push(Effect::SessionOpened { session: id, ttl_ms });
+        self.sessions.insert(
+            id,
+            Session {
+                ttl_ms,
+                label: Arc::clone(label),
+                ..Session::default()
+            },
+        );
+        effects.push(Effect::SessionOpened {
+            session: id,
+            ttl_ms,
+        });
         Reply::Opened { session: id }
     }
 
     /// Ends a session: leaves its queues first, so that none of its own waits is granted what it frees.
-    pub(super) fn end_session(&mut self, id: SessionId, why: Ended, effects: &mut Vec<Effect>) -> Reply {
+    pub(super) fn end_session(
+        &mut self,
+        id: SessionId,
+        why: Ended,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
         let Some(session) = self.sessions.remove(&id) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
@@ -60,16 +85,29 @@ impl Machine {
             {
                 self.waiting -= 1;
             }
-            effects.push(Effect::WaitEnded { session: id, request, name: Arc::clone(&name), expired: true });
+            effects.push(Effect::WaitEnded {
+                session: id,
+                request,
+                name: Arc::clone(&name),
+                expired: true,
+            });
             touched.push(name);
         }
         let released = session.held.len() as u32;
-        let lost: Vec<(Name, Token)> = session.held.into_iter().map(|(token, name)| (name, token)).collect();
+        let lost: Vec<(Name, Token)> = session
+            .held
+            .into_iter()
+            .map(|(token, name)| (name, token))
+            .collect();
         for (name, token) in &lost {
             self.drop_holder(name, *token, why == Ended::Expired, effects);
             touched.push(Arc::clone(name));
         }
-        effects.push(Effect::SessionEnded { session: id, why, lost });
+        effects.push(Effect::SessionEnded {
+            session: id,
+            why,
+            lost,
+        });
         for name in touched {
             self.grant_waiters(&name, effects);
             self.forget_if_idle(&name);

@@ -79,7 +79,10 @@ impl Machine {
         };
         for session in self.sessions.values_mut() {
             session.held.values_mut().for_each(shared);
-            session.waits.values_mut().for_each(|(name, _)| shared(name));
+            session
+                .waits
+                .values_mut()
+                .for_each(|(name, _)| shared(name));
         }
     }
 }

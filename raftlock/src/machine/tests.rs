@@ -14,9 +14,18 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(sessions: &[u64]) -> Self {
-        let mut rig = Rig { machine: Machine::new(), index: 0, effects: Vec::new(), request: 1000 };
+        let mut rig = Rig {
+            machine: Machine::new(),
+            index: 0,
+            effects: Vec::new(),
+            request: 1000,
+        };
         for id in sessions {
-            rig.run(Op::Open { session: *id, ttl_ms: 1000, label: Arc::from("t") });
+            rig.run(Op::Open {
+                session: *id,
+                ttl_ms: 1000,
+                label: Arc::from("t"),
+            });
         }
         rig.effects.clear();
         rig
@@ -24,7 +33,9 @@ impl Rig {
 
     pub fn run(&mut self, op: Op) -> Reply {
         self.index += 1;
-        self.machine.apply(self.index, 7, &[op], &mut self.effects).remove(0)
+        self.machine
+            .apply(self.index, 7, &[op], &mut self.effects)
+            .remove(0)
     }
 
     pub fn ask(&mut self, session: u64, name: &str, mode: Mode, wait_ms: u32) -> Acquire {
@@ -50,7 +61,13 @@ impl Rig {
     pub fn give(&mut self, session: u64, name: &str, token: Token) -> Reply {
         self.request += 1;
         let request = self.request;
-        self.run(Op::Release(Release { session, request, epoch: None, name: Arc::from(name), token }))
+        self.run(Op::Release(Release {
+            session,
+            request,
+            epoch: None,
+            name: Arc::from(name),
+            token,
+        }))
     }
 
     pub fn woken(&mut self) -> Vec<(u64, Token)> {
@@ -76,7 +93,10 @@ fn one_holder_and_a_token_from_the_log_position() {
     let mut rig = Rig::new(&[1, 2]);
     let first = token(rig.take(1, "a", Mode::Exclusive, 0));
     assert_eq!(first, rig.index);
-    assert_eq!(rig.take(2, "a", Mode::Exclusive, 0), Reply::Refused(Refusal::Busy));
+    assert_eq!(
+        rig.take(2, "a", Mode::Exclusive, 0),
+        Reply::Refused(Refusal::Busy)
+    );
     assert_eq!(rig.give(2, "a", first), Reply::Refused(Refusal::NotHeld));
     assert_eq!(rig.give(1, "a", first), Reply::Released { remaining: 0 });
     let second = token(rig.take(2, "a", Mode::Exclusive, 0));
@@ -92,7 +112,13 @@ fn tokens_rise_within_one_entry_and_after_the_name_was_forgotten() {
     rig.take(3, "a", Mode::Shared, 100);
     rig.give(1, "a", held);
     let woken = rig.woken();
-    assert_eq!(woken.iter().map(|(session, _)| *session).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(
+        woken
+            .iter()
+            .map(|(session, _)| *session)
+            .collect::<Vec<_>>(),
+        [2, 3]
+    );
     assert!(held < woken[0].1 && woken[0].1 < woken[1].1);
     rig.give(2, "a", woken[0].1);
     rig.give(3, "a", woken[1].1);
@@ -105,16 +131,38 @@ fn waiters_are_served_in_order_and_dead_ones_are_skipped() {
     let mut rig = Rig::new(&[1, 2, 3, 4]);
     let held = token(rig.take(1, "a", Mode::Exclusive, 0));
     for session in [2, 3, 4] {
-        assert!(matches!(rig.take(session, "a", Mode::Exclusive, 100), Reply::Queued { .. }));
+        assert!(matches!(
+            rig.take(session, "a", Mode::Exclusive, 100),
+            Reply::Queued { .. }
+        ));
     }
-    rig.run(Op::Expire { session: 2, epoch: 0 });
+    rig.run(Op::Expire {
+        session: 2,
+        epoch: 0,
+    });
     rig.woken();
     rig.give(1, "a", held);
-    assert_eq!(rig.woken().into_iter().map(|(session, _)| session).collect::<Vec<_>>(), [3]);
+    assert_eq!(
+        rig.woken()
+            .into_iter()
+            .map(|(session, _)| session)
+            .collect::<Vec<_>>(),
+        [3]
+    );
     // Session 3 dies holding it: 4 gets it.
-    rig.run(Op::Expire { session: 3, epoch: 0 });
+    rig.run(Op::Expire {
+        session: 3,
+        epoch: 0,
+    });
     assert_eq!(rig.woken().len(), 1);
-    assert_eq!(rig.machine.counts(), Counts { sessions: 2, held: 1, waiting: 0 });
+    assert_eq!(
+        rig.machine.counts(),
+        Counts {
+            sessions: 2,
+            held: 1,
+            waiting: 0
+        }
+    );
 }
 
 #[test]
@@ -122,13 +170,25 @@ fn an_expiry_measured_under_an_old_epoch_is_refused() {
     let mut rig = Rig::new(&[1]);
     rig.run(Op::Lead { term: 5 });
     assert_eq!(
-        rig.run(Op::Expire { session: 1, epoch: 4 }),
+        rig.run(Op::Expire {
+            session: 1,
+            epoch: 4
+        }),
         Reply::Refused(Refusal::StaleEpoch { current: 5 })
     );
     let mut ask = rig.ask(1, "a", Mode::Exclusive, 0);
     ask.epoch = Some(4);
-    assert_eq!(rig.run(Op::Acquire(ask)), Reply::Refused(Refusal::StaleEpoch { current: 5 }));
-    assert_eq!(rig.run(Op::Expire { session: 1, epoch: 5 }), Reply::Ended { released: 0 });
+    assert_eq!(
+        rig.run(Op::Acquire(ask)),
+        Reply::Refused(Refusal::StaleEpoch { current: 5 })
+    );
+    assert_eq!(
+        rig.run(Op::Expire {
+            session: 1,
+            epoch: 5
+        }),
+        Reply::Ended { released: 0 }
+    );
 }
 
 #[test]
@@ -137,14 +197,32 @@ fn a_repeated_request_gets_the_same_answer() {
     let ask = rig.ask(1, "a", Mode::Exclusive, 0);
     let first = rig.run(Op::Acquire(ask.clone()));
     assert_eq!(rig.run(Op::Acquire(ask)), first);
-    let release = Release { session: 1, request: 5, epoch: None, name: Arc::from("a"), token: token(first) };
-    assert_eq!(rig.run(Op::Release(release.clone())), Reply::Released { remaining: 0 });
-    assert_eq!(rig.run(Op::Release(release)), Reply::Released { remaining: 0 });
+    let release = Release {
+        session: 1,
+        request: 5,
+        epoch: None,
+        name: Arc::from("a"),
+        token: token(first),
+    };
+    assert_eq!(
+        rig.run(Op::Release(release.clone())),
+        Reply::Released { remaining: 0 }
+    );
+    assert_eq!(
+        rig.run(Op::Release(release)),
+        Reply::Released { remaining: 0 }
+    );
     // A queued request asked again keeps its place, and learns its grant.
     let held = token(rig.take(1, "a", Mode::Exclusive, 0));
     let wait = rig.ask(2, "a", Mode::Exclusive, 100);
-    assert_eq!(rig.run(Op::Acquire(wait.clone())), Reply::Queued { ahead: 0 });
-    assert_eq!(rig.run(Op::Acquire(wait.clone())), Reply::Queued { ahead: 0 });
+    assert_eq!(
+        rig.run(Op::Acquire(wait.clone())),
+        Reply::Queued { ahead: 0 }
+    );
+    assert_eq!(
+        rig.run(Op::Acquire(wait.clone())),
+        Reply::Queued { ahead: 0 }
+    );
     rig.give(1, "a", held);
     let granted = rig.woken();
     assert_eq!(granted.len(), 1);

@@ -11,9 +11,18 @@ fn readers_share_and_queue_behind_a_waiting_writer() {
     let one = token(rig.take(1, "a", Mode::Shared, 0));
     let two = token(rig.take(2, "a", Mode::Shared, 0));
     assert_ne!(one, two);
-    assert!(matches!(rig.take(3, "a", Mode::Exclusive, 100), Reply::Queued { ahead: 0 }));
-    assert_eq!(rig.take(4, "a", Mode::Shared, 0), Reply::Refused(Refusal::Busy));
-    assert!(matches!(rig.take(4, "a", Mode::Shared, 100), Reply::Queued { ahead: 1 }));
+    assert!(matches!(
+        rig.take(3, "a", Mode::Exclusive, 100),
+        Reply::Queued { ahead: 0 }
+    ));
+    assert_eq!(
+        rig.take(4, "a", Mode::Shared, 0),
+        Reply::Refused(Refusal::Busy)
+    );
+    assert!(matches!(
+        rig.take(4, "a", Mode::Shared, 100),
+        Reply::Queued { ahead: 1 }
+    ));
     rig.give(1, "a", one);
     assert!(rig.woken().is_empty());
     rig.give(2, "a", two);
@@ -32,7 +41,13 @@ fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
     rig.run(Op::Acquire(writer.clone()));
     rig.take(3, "a", Mode::Shared, 100);
     rig.effects.clear();
-    assert_eq!(rig.run(Op::Cancel { session: 2, request: writer.request }), Reply::Done);
+    assert_eq!(
+        rig.run(Op::Cancel {
+            session: 2,
+            request: writer.request
+        }),
+        Reply::Done
+    );
     assert_eq!(rig.woken()[0].0, 3);
 }
 
@@ -41,8 +56,14 @@ fn a_semaphore_has_its_capacity_and_no_more() {
     let mut rig = Rig::new(&[1, 2, 3]);
     let first = token(rig.take(1, "s", Mode::Semaphore(2), 0));
     token(rig.take(2, "s", Mode::Semaphore(2), 0));
-    assert_eq!(rig.take(3, "s", Mode::Semaphore(2), 0), Reply::Refused(Refusal::Busy));
-    assert_eq!(rig.take(3, "s", Mode::Semaphore(3), 0), Reply::Refused(Refusal::ModeMismatch));
+    assert_eq!(
+        rig.take(3, "s", Mode::Semaphore(2), 0),
+        Reply::Refused(Refusal::Busy)
+    );
+    assert_eq!(
+        rig.take(3, "s", Mode::Semaphore(3), 0),
+        Reply::Refused(Refusal::ModeMismatch)
+    );
     rig.take(3, "s", Mode::Semaphore(2), 100);
     rig.give(1, "s", first);
     assert_eq!(rig.woken()[0].0, 3);
@@ -55,13 +76,25 @@ fn reentrancy_is_opt_in_and_counted() {
     ask.owner = Some(Arc::from("thread-1"));
     let held = token(rig.run(Op::Acquire(ask.clone())));
     ask.request = 1;
-    assert_eq!(rig.run(Op::Acquire(ask.clone())), Reply::Granted { token: held, count: 2 });
+    assert_eq!(
+        rig.run(Op::Acquire(ask.clone())),
+        Reply::Granted {
+            token: held,
+            count: 2
+        }
+    );
     ask.request = 2;
     ask.owner = Some(Arc::from("thread-2"));
     assert_eq!(rig.run(Op::Acquire(ask)), Reply::Refused(Refusal::Busy));
-    assert_eq!(rig.take(1, "a", Mode::Exclusive, 0), Reply::Refused(Refusal::Busy));
+    assert_eq!(
+        rig.take(1, "a", Mode::Exclusive, 0),
+        Reply::Refused(Refusal::Busy)
+    );
     assert_eq!(rig.give(1, "a", held), Reply::Released { remaining: 1 });
-    assert_eq!(rig.take(2, "a", Mode::Exclusive, 0), Reply::Refused(Refusal::Busy));
+    assert_eq!(
+        rig.take(2, "a", Mode::Exclusive, 0),
+        Reply::Refused(Refusal::Busy)
+    );
     assert_eq!(rig.give(1, "a", held), Reply::Released { remaining: 0 });
     token(rig.take(2, "a", Mode::Exclusive, 0));
 }
@@ -76,9 +109,15 @@ fn lock_delay_only_after_a_failure() {
     assert!(rig.machine.lock("a").is_none());
     ask.request = 2;
     let held = token(rig.run(Op::Acquire(ask)));
-    rig.run(Op::Expire { session: 1, epoch: 0 });
+    rig.run(Op::Expire {
+        session: 1,
+        epoch: 0,
+    });
     assert_eq!(rig.machine.delayed().collect::<Vec<_>>(), [(held, 50)]);
-    assert_eq!(rig.take(2, "a", Mode::Exclusive, 0), Reply::Refused(Refusal::Delayed));
+    assert_eq!(
+        rig.take(2, "a", Mode::Exclusive, 0),
+        Reply::Refused(Refusal::Delayed)
+    );
     rig.take(2, "a", Mode::Exclusive, 100);
     rig.effects.clear();
     rig.run(Op::EndDelay { token: held });
@@ -92,7 +131,10 @@ fn a_closing_session_never_hands_its_lock_to_its_own_wait() {
     rig.take(1, "a", Mode::Exclusive, 100);
     rig.take(2, "a", Mode::Exclusive, 100);
     rig.effects.clear();
-    assert_eq!(rig.run(Op::Close { session: 1 }), Reply::Ended { released: 1 });
+    assert_eq!(
+        rig.run(Op::Close { session: 1 }),
+        Reply::Ended { released: 1 }
+    );
     let woken = rig.woken();
     assert_eq!(woken.len(), 1);
     assert_eq!(woken[0].0, 2);
@@ -105,5 +147,8 @@ fn a_full_queue_refuses_at_once() {
     rig.take(2, "a", Mode::Exclusive, 100);
     let mut ask = rig.ask(3, "a", Mode::Exclusive, 100);
     ask.max_waiters = 1;
-    assert_eq!(rig.run(Op::Acquire(ask)), Reply::Refused(Refusal::QueueFull));
+    assert_eq!(
+        rig.run(Op::Acquire(ask)),
+        Reply::Refused(Refusal::QueueFull)
+    );
 }

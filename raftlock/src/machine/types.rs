@@ -66,7 +66,11 @@ pub struct Release {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Open a session under an id that the leader drew.
-    Open { session: SessionId, ttl_ms: u32, label: Arc<str> },
+    Open {
+        session: SessionId,
+        ttl_ms: u32,
+        label: Arc<str>,
+    },
     /// Close a session and free its locks.
     Close { session: SessionId },
     /// End a session whose TTL passed, as the leader of `epoch` measured it.
@@ -74,7 +78,10 @@ pub enum Op {
     /// Take a lock or queue for it.
     Acquire(Acquire),
     /// Stop waiting (the wait's deadline passed).
-    Cancel { session: SessionId, request: RequestId },
+    Cancel {
+        session: SessionId,
+        request: RequestId,
+    },
     /// Give a lock back.
     Release(Release),
     /// The lock-delay after the failed grant `token` is over.
@@ -138,15 +145,33 @@ pub enum Ended {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A waiter got its lock: push it.
-    Woken { session: SessionId, request: RequestId, name: Name, token: Token },
+    Woken {
+        session: SessionId,
+        request: RequestId,
+        name: Name,
+        token: Token,
+    },
     /// A waiter left the queue without the lock (its deadline passed or its session ended).
-    WaitEnded { session: SessionId, request: RequestId, name: Name, expired: bool },
+    WaitEnded {
+        session: SessionId,
+        request: RequestId,
+        name: Name,
+        expired: bool,
+    },
     /// A session ended with these grants.
-    SessionEnded { session: SessionId, why: Ended, lost: Vec<(Name, Token)> },
+    SessionEnded {
+        session: SessionId,
+        why: Ended,
+        lost: Vec<(Name, Token)>,
+    },
     /// A session was opened: arm its timer.
     SessionOpened { session: SessionId, ttl_ms: u32 },
     /// A waiter joined a queue: arm its deadline.
-    Waiting { session: SessionId, request: RequestId, wait_ms: u32 },
+    Waiting {
+        session: SessionId,
+        request: RequestId,
+        wait_ms: u32,
+    },
     /// A lock is kept back: propose `EndDelay` after so many ms.
     Delayed { token: Token, delay_ms: u32 },
 }

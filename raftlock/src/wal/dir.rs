@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A directory of the node.
 pub trait Dir: Send + Sync {
@@ -32,6 +33,7 @@ pub trait LogFile: Send {
 #[derive(Debug, Clone)]
 pub struct RealDir {
     path: PathBuf,
+    _lock: Arc<File>,
 }
 
 impl RealDir {
@@ -39,7 +41,13 @@ impl RealDir {
     /// replicas on one directory would destroy it.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        Ok(RealDir { path: path.to_owned() })
+        let lock = File::create(path.join("LOCK"))?;
+        lock.try_lock()
+            .map_err(|_| io::Error::other("another replica is using this directory"))?;
+        Ok(RealDir {
+            path: path.to_owned(),
+            _lock: Arc::new(lock),
+        })
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -68,7 +76,11 @@ impl Dir for RealDir {
 
     fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)?;
         if file.metadata()?.len() < size {
             reserve(&file, size)?;
             file.sync_all()?;

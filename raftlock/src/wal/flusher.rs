@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use tokio::sync::oneshot;
+
 use super::{Record, Wal, WalError};
 
 /// Records to be made durable together and what to call afterwards.
@@ -37,14 +39,23 @@ pub struct Flusher {
 
 impl Flusher {
     /// Starts the thread. `failed` is called once if the disk fails: the node must stop, loudly.
-    pub fn start(wal: Wal, failed: impl Fn(&WalError) + Send + 'static) -> std::io::Result<Self> {
+    ///
+    /// The receiver resolves when the thread has ended and the directory is free again.
+    pub fn start(
+        wal: Wal,
+        failed: impl Fn(&WalError) + Send + 'static,
+    ) -> std::io::Result<(Self, oneshot::Receiver<()>)> {
+        let (ended, over) = oneshot::channel();
         let (jobs, inbox) = mpsc::channel();
         let stats = Arc::new(FlushStats::default());
         let counts = Arc::clone(&stats);
         std::thread::Builder::new()
             .name("raftlock-flush".to_owned())
-            .spawn(move || run(wal, &inbox, &counts, &failed))?;
-        Ok(Flusher { jobs, stats })
+            .spawn(move || {
+                run(wal, &inbox, &counts, &failed);
+                let _ = ended.send(());
+            })?;
+        Ok((Flusher { jobs, stats }, over))
     }
 
     /// Queues a job; jobs are made durable in the order of queueing.
@@ -73,7 +84,9 @@ fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &d
         let result = wal.append(&records);
         let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.syncs.fetch_add(1, Ordering::Relaxed);
-        stats.records.fetch_add(records.len() as u64, Ordering::Relaxed);
+        stats
+            .records
+            .fetch_add(records.len() as u64, Ordering::Relaxed);
         stats.nanos.fetch_add(nanos, Ordering::Relaxed);
         stats.worst_nanos.fetch_max(nanos, Ordering::Relaxed);
         if let Err(error) = &result
@@ -83,7 +96,7 @@ fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &d
             failed(error);
         }
         for done in callbacks {
-            done(result.as_ref().map(|()| ()).map_err(ToString::to_string));
+            done(result.as_ref().copied().map_err(ToString::to_string));
         }
     }
 }

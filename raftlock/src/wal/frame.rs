@@ -26,9 +26,15 @@ pub enum RecordKind {
 
 impl RecordKind {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Entry, Self::Truncate, Self::Purge, Self::Vote, Self::Committed]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        [
+            Self::Entry,
+            Self::Truncate,
+            Self::Purge,
+            Self::Vote,
+            Self::Committed,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -92,7 +98,11 @@ pub enum Found<'a> {
 /// Looks at `bytes[offset..]`.
 pub fn look(bytes: &[u8], offset: usize) -> Found<'_> {
     match parse(bytes, offset) {
-        Some((sequence, body)) => Found::Frame { sequence, body, next: offset + HEAD + body.len() },
+        Some((sequence, body)) => Found::Frame {
+            sequence,
+            body,
+            next: offset + HEAD + body.len(),
+        },
         None if bytes[offset..].iter().all(|byte| *byte == 0) => Found::Blank,
         None => Found::Broken,
     }
@@ -139,9 +149,15 @@ pub fn records(mut body: &[u8]) -> Option<Vec<Record>> {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4).and_then(|slice| slice.try_into().ok()).map(u32::from_le_bytes)
+    bytes
+        .get(at..at + 4)
+        .and_then(|slice| slice.try_into().ok())
+        .map(u32::from_le_bytes)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..at + 8).and_then(|slice| slice.try_into().ok()).map(u64::from_le_bytes)
+    bytes
+        .get(at..at + 8)
+        .and_then(|slice| slice.try_into().ok())
+        .map(u64::from_le_bytes)
 }

@@ -18,7 +18,10 @@ pub struct WalOptions {
 
 impl Default for WalOptions {
     fn default() -> Self {
-        WalOptions { segment_bytes: 16 << 20, sync: true }
+        WalOptions {
+            segment_bytes: 16 << 20,
+            sync: true,
+        }
     }
 }
 
@@ -55,34 +58,55 @@ fn segment_name(number: u64) -> String {
 }
 
 fn segment_number(name: &str) -> Option<u64> {
-    name.strip_prefix("log-")?.strip_suffix(".seg")?.parse().ok()
+    name.strip_prefix("log-")?
+        .strip_suffix(".seg")?
+        .parse()
+        .ok()
 }
 
 impl Wal {
     /// Opens the log in `dir`, cutting a torn tail. Returns it with every record in order of writing.
     pub fn open(dir: Arc<dyn Dir>, options: WalOptions) -> Result<(Self, Vec<Record>), WalError> {
-        let names = dir.list().map_err(|error| WalError::io("list", "the log's directory", error))?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
+        let names = dir
+            .list()
+            .map_err(|error| WalError::io("list", "the log's directory", error))?;
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter_map(|name| segment_number(name))
+            .collect();
         numbers.sort_unstable();
         let mut scan = Scan::default();
         for (at, number) in numbers.iter().enumerate() {
             let name = segment_name(*number);
-            let bytes = dir.read(&name).map_err(|error| WalError::io("read", &name, error))?;
+            let bytes = dir
+                .read(&name)
+                .map_err(|error| WalError::io("read", &name, error))?;
             scan.segment(*number, &name, &bytes, at + 1 == numbers.len())?;
         }
         let current = numbers.last().copied().unwrap_or(1);
         if numbers.is_empty() {
-            scan.segments.push(Segment { number: current, highest: BTreeMap::new() });
+            scan.segments.push(Segment {
+                number: current,
+                highest: BTreeMap::new(),
+            });
         }
         let name = segment_name(current);
-        let mut file =
-            dir.open(&name, options.segment_bytes).map_err(|error| WalError::io("open", &name, error))?;
+        let mut file = dir
+            .open(&name, options.segment_bytes)
+            .map_err(|error| WalError::io("open", &name, error))?;
         if let Some(torn) = scan.torn {
             // Blank the torn bytes, or a later scan could take them for corruption.
             let zeros = vec![0; torn];
-            file.write_at(scan.offset, &zeros).map_err(|error| WalError::io("cut", &name, error))?;
-            file.sync().map_err(|error| WalError::io("cut", &name, error))?;
-            tracing::warn!(segment = name, offset = scan.offset, bytes = torn, "cut a torn tail off the log");
+            file.write_at(scan.offset, &zeros)
+                .map_err(|error| WalError::io("cut", &name, error))?;
+            file.sync()
+                .map_err(|error| WalError::io("cut", &name, error))?;
+            tracing::warn!(
+                segment = name,
+                offset = scan.offset,
+                bytes = torn,
+                "cut a torn tail off the log"
+            );
         }
         let wal = Wal {
             dir,
@@ -135,10 +159,14 @@ impl Wal {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), WalError> {
         let name = segment_name(self.segments.last().map_or(1, |segment| segment.number));
-        self.file.write_at(self.offset, bytes).map_err(|error| WalError::io("write", &name, error))?;
+        self.file
+            .write_at(self.offset, bytes)
+            .map_err(|error| WalError::io("write", &name, error))?;
         self.offset += bytes.len() as u64;
         if self.options.sync {
-            self.file.sync().map_err(|error| WalError::io("sync", &name, error))?;
+            self.file
+                .sync()
+                .map_err(|error| WalError::io("sync", &name, error))?;
         }
         Ok(())
     }
@@ -152,7 +180,10 @@ impl Wal {
             .open(&name, self.options.segment_bytes)
             .map_err(|error| WalError::io("open", &name, error))?;
         self.offset = 0;
-        self.segments.push(Segment { number, highest: BTreeMap::new() });
+        self.segments.push(Segment {
+            number,
+            highest: BTreeMap::new(),
+        });
         let kept: Vec<Record> = self
             .groups
             .values()
@@ -178,7 +209,9 @@ impl Wal {
                 return Ok(());
             }
             let name = segment_name(self.segments.remove(0).number);
-            self.dir.remove(&name).map_err(|error| WalError::io("remove", &name, error))?;
+            self.dir
+                .remove(&name)
+                .map_err(|error| WalError::io("remove", &name, error))?;
         }
         Ok(())
     }
@@ -195,7 +228,10 @@ fn note(groups: &mut BTreeMap<u32, GroupMeta>, record: &Record) {
 }
 
 fn note_highest(highest: &mut BTreeMap<u32, u64>, records: &[Record]) {
-    for record in records.iter().filter(|record| matches!(record.kind, RecordKind::Entry | RecordKind::Truncate)) {
+    for record in records
+        .iter()
+        .filter(|record| matches!(record.kind, RecordKind::Entry | RecordKind::Truncate))
+    {
         let entry = highest.entry(record.group).or_default();
         *entry = record.index.max(*entry);
     }
@@ -213,28 +249,45 @@ struct Scan {
 }
 
 impl Scan {
-    fn segment(&mut self, number: u64, name: &str, bytes: &[u8], last: bool) -> Result<(), WalError> {
-        let corrupt =
-            |offset: usize, what| WalError::Corrupt { name: name.to_owned(), offset: offset as u64, what };
+    fn segment(
+        &mut self,
+        number: u64,
+        name: &str,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), WalError> {
+        let corrupt = |offset: usize, what| WalError::Corrupt {
+            name: name.to_owned(),
+            offset: offset as u64,
+            what,
+        };
         let mut highest = BTreeMap::new();
         let mut offset = 0;
         self.torn = None;
         loop {
             match frame::look(bytes, offset.min(bytes.len())) {
                 Found::Blank => break,
-                Found::Frame { sequence, body, next } => {
+                Found::Frame {
+                    sequence,
+                    body,
+                    next,
+                } => {
                     if sequence <= self.sequence {
                         return Err(corrupt(offset, "a frame out of sequence"));
                     }
-                    let records =
-                        frame::records(body).ok_or_else(|| corrupt(offset, "a frame whose records do not add up"))?;
-                    records.iter().for_each(|record| note(&mut self.groups, record));
+                    let records = frame::records(body)
+                        .ok_or_else(|| corrupt(offset, "a frame whose records do not add up"))?;
+                    records
+                        .iter()
+                        .for_each(|record| note(&mut self.groups, record));
                     note_highest(&mut highest, &records);
                     self.records.extend(records);
                     self.sequence = sequence;
                     offset = next;
                 }
-                Found::Broken if !last => return Err(corrupt(offset, "a broken frame in an older segment")),
+                Found::Broken if !last => {
+                    return Err(corrupt(offset, "a broken frame in an older segment"));
+                }
                 Found::Broken if frame::good_frame_after(bytes, offset, self.sequence) => {
                     return Err(corrupt(offset, "a broken frame before a good one"));
                 }

@@ -31,7 +31,9 @@ pub enum WalError {
         source: std::io::Error,
     },
     /// Bytes that are not what was written.
-    #[error("corrupt log: {name} at offset {offset}: {what}; rebuild this replica from the others or from a snapshot")]
+    #[error(
+        "corrupt log: {name} at offset {offset}: {what}; rebuild this replica from the others or from a snapshot"
+    )]
     Corrupt {
         /// The segment.
         name: String,
@@ -41,12 +43,18 @@ pub enum WalError {
         what: &'static str,
     },
     /// An earlier write failed; nothing more is accepted.
-    #[error("the log failed earlier and accepts nothing more; restart the replica after mending its disk")]
+    #[error(
+        "the log failed earlier and accepts nothing more; restart the replica after mending its disk"
+    )]
     Poisoned,
 }
 
 impl WalError {
     pub(crate) fn io(what: &'static str, name: &str, source: std::io::Error) -> Self {
-        WalError::Io { what, name: name.to_owned(), source }
+        WalError::Io {
+            what,
+            name: name.to_owned(),
+            source,
+        }
     }
 }

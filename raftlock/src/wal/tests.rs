@@ -9,11 +9,22 @@ use super::*;
 
 fn open(path: &Path, segment_bytes: u64) -> Result<(Wal, Vec<Record>), WalError> {
     let dir = Arc::new(RealDir::open(path).unwrap());
-    Wal::open(dir, WalOptions { segment_bytes, sync: true })
+    Wal::open(
+        dir,
+        WalOptions {
+            segment_bytes,
+            sync: true,
+        },
+    )
 }
 
 fn entry(index: u64) -> Record {
-    Record { group: 0, kind: RecordKind::Entry, index, payload: vec![index as u8; 40] }
+    Record {
+        group: 0,
+        kind: RecordKind::Entry,
+        index,
+        payload: vec![index as u8; 40],
+    }
 }
 
 #[test]
@@ -65,14 +76,25 @@ fn corruption_before_a_good_frame_is_refused_with_its_offset() {
 fn segments_roll_and_go_once_a_snapshot_covers_them() {
     let dir = tempfile::tempdir().unwrap();
     let (mut wal, _) = open(dir.path(), 4096).unwrap();
-    let vote = Record { group: 0, kind: RecordKind::Vote, index: 0, payload: b"vote".to_vec() };
+    let vote = Record {
+        group: 0,
+        kind: RecordKind::Vote,
+        index: 0,
+        payload: b"vote".to_vec(),
+    };
     wal.append(std::slice::from_ref(&vote)).unwrap();
     for index in 1..=300 {
         wal.append(&[entry(index)]).unwrap();
     }
     let before = fs::read_dir(dir.path()).unwrap().count();
     assert!(before > 3);
-    wal.append(&[Record { group: 0, kind: RecordKind::Purge, index: 290, payload: vec![] }]).unwrap();
+    wal.append(&[Record {
+        group: 0,
+        kind: RecordKind::Purge,
+        index: 290,
+        payload: vec![],
+    }])
+    .unwrap();
     assert!(fs::read_dir(dir.path()).unwrap().count() <= 2);
     drop(wal);
     let (_, found) = open(dir.path(), 4096).unwrap();
@@ -89,17 +111,27 @@ fn a_rotten_older_segment_is_refused() {
     }
     drop(wal);
     flip(dir.path(), 100);
-    assert!(matches!(open(dir.path(), 4096), Err(WalError::Corrupt { .. })));
+    assert!(matches!(
+        open(dir.path(), 4096),
+        Err(WalError::Corrupt { .. })
+    ));
 }
 
 /// Offset after the last written byte of the first segment.
 fn wal_offset(path: &Path) -> u64 {
     let bytes = fs::read(path.join("log-000000000001.seg")).unwrap();
-    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1)
+    bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at as u64 + 1)
 }
 
 fn flip(path: &Path, offset: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path.join("log-000000000001.seg")).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path.join("log-000000000001.seg"))
+        .unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 0xFF], offset).unwrap();

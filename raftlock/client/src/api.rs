@@ -1,0 +1,423 @@
+//! Single calls to the HTTP API. No retries but one: a node that answers "not the leader" did nothing, so the same
+//! request goes to the leader that it names.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::error::{CallError, Outcome, Retry};
+
+const REDIRECTS: usize = 3;
+
+/// How many may hold a lock together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// One.
+    #[default]
+    Exclusive,
+    /// Readers.
+    Shared,
+    /// So many.
+    Semaphore(u32),
+}
+
+/// A session as opened.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SessionInfo {
+    /// Its id.
+    pub session: String,
+    /// Granted TTL, ms.
+    pub ttl_ms: u64,
+    /// Epoch of the leader that answered.
+    pub epoch: u64,
+    /// The group that keeps it; locks of other groups need another session.
+    #[serde(default)]
+    pub group: u32,
+}
+
+/// A keepalive's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Alive {
+    /// TTL from the moment the keepalive was *sent* (at the latest), ms.
+    pub ttl_ms: u64,
+    /// Epoch of the leader that answered.
+    pub epoch: u64,
+}
+
+/// A lock held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Grant {
+    /// The fencing token, to be sent with every write.
+    pub token: u64,
+    /// Re-entrant count.
+    #[serde(default)]
+    pub count: u32,
+}
+
+/// What an acquire asks for.
+#[derive(Debug, Clone, Default)]
+pub struct AcquireOptions {
+    /// The mode.
+    pub mode: Mode,
+    /// 0: try only.
+    pub wait_ms: u64,
+    /// Opt-in re-entrancy.
+    pub owner: Option<String>,
+    /// Unique within the session (below 2^63); the same id again gets the same answer.
+    pub request_id: Option<u64>,
+    /// Refuse if the leader changed since.
+    pub epoch: Option<u64>,
+}
+
+/// A lock as `GET /v1/locks/{name}` shows it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct LockInfo {
+    /// Is it held?
+    pub held: bool,
+    /// Grants: `session`, `token`, `mode`, `count`, `held_for_ms`.
+    pub holders: Vec<Value>,
+    /// Clients in the queue.
+    pub waiters: u64,
+    /// Kept back after a failed holder.
+    pub delayed: bool,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: WireError,
+}
+
+#[derive(Deserialize)]
+struct WireError {
+    code: String,
+    message: String,
+    effect: String,
+    #[serde(default)]
+    retry: Retry,
+    retry_after_ms: Option<u64>,
+    leader: Option<String>,
+    epoch: Option<u64>,
+}
+
+/// A connection pool to the nodes of one cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Api {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    http: reqwest::Client,
+    nodes: Mutex<Vec<String>>,
+    current: AtomicUsize,
+    timeout: Duration,
+}
+
+impl Api {
+    /// `endpoints` are `host:port` or `http://host:port`; `timeout` bounds each call (beyond its `wait_ms`).
+    pub fn new(endpoints: &[String], timeout: Duration) -> Result<Self, CallError> {
+        if endpoints.is_empty() {
+            return Err(CallError::local("config", "no endpoints given", Retry::No));
+        }
+        let nodes = endpoints
+            .iter()
+            .map(|endpoint| base_url(endpoint))
+            .collect();
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .tcp_nodelay(true)
+            .no_proxy()
+            .build()
+            .map_err(|error| CallError::local("config", error, Retry::No))?;
+        let inner = Inner {
+            http,
+            nodes: Mutex::new(nodes),
+            current: AtomicUsize::new(0),
+            timeout,
+        };
+        Ok(Api {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// `POST /v1/sessions`. `lock` names a lock that the session is for (it chooses the group).
+    pub async fn create_session(
+        &self,
+        ttl_ms: u64,
+        label: &str,
+        lock: Option<&str>,
+    ) -> Outcome<SessionInfo> {
+        let mut body = json!({ "ttl_ms": ttl_ms, "client": label });
+        if let Some(lock) = lock {
+            body["lock"] = json!(lock);
+        }
+        self.call(Method::POST, "/v1/sessions", Some(body), 0).await
+    }
+
+    /// `POST /v1/sessions/{id}:keepalive`. On `Ok` the session lives for `ttl_ms` from the moment this was called.
+    pub async fn keepalive(&self, session: &str) -> Outcome<Alive> {
+        self.call(
+            Method::POST,
+            &format!("/v1/sessions/{session}:keepalive"),
+            None,
+            0,
+        )
+        .await
+    }
+
+    /// `DELETE /v1/sessions/{id}`: ends it and frees its locks; the value is how many.
+    pub async fn close(&self, session: &str) -> Outcome<u64> {
+        let done: Outcome<Value> = self
+            .call(Method::DELETE, &format!("/v1/sessions/{session}"), None, 0)
+            .await;
+        done.map(|value| value["released"].as_u64().unwrap_or(0))
+    }
+
+    /// `POST /v1/locks/{name}:acquire`.
+    pub async fn acquire(
+        &self,
+        name: &str,
+        session: &str,
+        options: &AcquireOptions,
+    ) -> Outcome<Grant> {
+        let mut body = Map::new();
+        body.insert("session".to_owned(), json!(session));
+        body.insert("wait_ms".to_owned(), json!(options.wait_ms));
+        match options.mode {
+            Mode::Exclusive => {}
+            Mode::Shared => drop(body.insert("mode".to_owned(), json!("shared"))),
+            Mode::Semaphore(permits) => {
+                body.insert("mode".to_owned(), json!("semaphore"));
+                body.insert("permits".to_owned(), json!(permits));
+            }
+        }
+        let optional = [
+            ("owner", options.owner.as_ref().map(|owner| json!(owner))),
+            ("request_id", options.request_id.map(|id| json!(id))),
+            ("epoch", options.epoch.map(|epoch| json!(epoch))),
+        ];
+        body.extend(
+            optional
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
+        );
+        let path = format!("/v1/locks/{}:acquire", encode(name));
+        self.call(
+            Method::POST,
+            &path,
+            Some(Value::Object(body)),
+            options.wait_ms,
+        )
+        .await
+    }
+
+    /// `POST /v1/locks/{name}:release`; the value is the re-entrant count that remains. A definite `not_held` means
+    /// that this session does not hold the token (any more).
+    pub async fn release(
+        &self,
+        name: &str,
+        session: &str,
+        token: u64,
+        request_id: Option<u64>,
+    ) -> Outcome<u32> {
+        let mut body = json!({ "session": session, "token": token });
+        if let Some(id) = request_id {
+            body["request_id"] = json!(id);
+        }
+        let path = format!("/v1/locks/{}:release", encode(name));
+        let done: Outcome<Value> = self.call(Method::POST, &path, Some(body), 0).await;
+        done.map(|value| value["remaining"].as_u64().unwrap_or(0) as u32)
+    }
+
+    /// `POST /v1/locks/{name}:check`: is this token still the current one?
+    pub async fn check(&self, name: &str, token: u64) -> Outcome<bool> {
+        let path = format!("/v1/locks/{}:check", encode(name));
+        let done: Outcome<Value> = self
+            .call(Method::POST, &path, Some(json!({ "token": token })), 0)
+            .await;
+        done.map(|value| value["current"] == true)
+    }
+
+    /// `GET /v1/locks/{name}`: a linearizable read.
+    pub async fn show(&self, name: &str) -> Outcome<LockInfo> {
+        self.call(Method::GET, &format!("/v1/locks/{}", encode(name)), None, 0)
+            .await
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        wait_ms: u64,
+    ) -> Outcome<T> {
+        let timeout = self.inner.timeout + Duration::from_millis(wait_ms);
+        let attempts = async {
+            for _ in 0..REDIRECTS {
+                match self.once(method.clone(), path, body.as_ref()).await {
+                    Ok(outcome) => return outcome,
+                    Err(leader) => self.prefer(&leader),
+                }
+            }
+            Outcome::DefiniteFail(CallError::local(
+                "no_leader",
+                "the nodes send each other away",
+                Retry::Later,
+            ))
+        };
+        match tokio::time::timeout(timeout, attempts).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.next_node();
+                Outcome::Unknown(CallError::local(
+                    "timeout",
+                    format!("no answer in {timeout:?}"),
+                    Retry::SameRequest,
+                ))
+            }
+        }
+    }
+
+    /// One request to one node. `Err`: it did nothing and named the leader.
+    async fn once<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Outcome<T>, String> {
+        let mut request = self
+            .inner
+            .http
+            .request(method, format!("{}{path}", self.node()));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Ok(self.transport(&error)),
+        };
+        let success = response.status().is_success();
+        let bytes = match response.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(self.transport(&error)),
+        };
+        if success {
+            return Ok(match serde_json::from_slice(&bytes) {
+                Ok(value) => Outcome::Ok(value),
+                Err(error) => {
+                    Outcome::Unknown(CallError::local("protocol", error, Retry::SameRequest))
+                }
+            });
+        }
+        match serde_json::from_slice::<ErrorBody>(&bytes) {
+            Ok(ErrorBody { error }) => self.refused(error),
+            Err(error) => Ok(Outcome::Unknown(CallError::local(
+                "protocol",
+                error,
+                Retry::SameRequest,
+            ))),
+        }
+    }
+
+    fn refused<T>(&self, wire: WireError) -> Result<Outcome<T>, String> {
+        let definite = wire.effect == "none";
+        if definite && let Some(leader) = wire.leader {
+            return Err(leader);
+        }
+        if matches!(wire.retry, Retry::OtherNode | Retry::SameRequest) || wire.code == "no_leader" {
+            self.next_node();
+        }
+        let error = CallError {
+            code: wire.code,
+            message: wire.message,
+            retry: wire.retry,
+            retry_after_ms: wire.retry_after_ms,
+            epoch: wire.epoch,
+        };
+        Ok(if definite {
+            Outcome::DefiniteFail(error)
+        } else {
+            Outcome::Unknown(error)
+        })
+    }
+
+    fn transport<T>(&self, error: &reqwest::Error) -> Outcome<T> {
+        self.next_node();
+        if error.is_connect() {
+            return Outcome::DefiniteFail(CallError::local("connect", error, Retry::OtherNode));
+        }
+        Outcome::Unknown(CallError::local("transport", error, Retry::SameRequest))
+    }
+
+    /// The node that the next call goes to.
+    pub fn node(&self) -> String {
+        let nodes = self
+            .inner
+            .nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        nodes[self.inner.current.load(Ordering::Relaxed) % nodes.len()].clone()
+    }
+
+    /// Turns to the next node.
+    pub fn next_node(&self) {
+        self.inner.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn prefer(&self, leader: &str) {
+        let leader = base_url(leader);
+        let mut nodes = self
+            .inner
+            .nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let at = nodes
+            .iter()
+            .position(|node| *node == leader)
+            .unwrap_or_else(|| {
+                nodes.push(leader);
+                nodes.len() - 1
+            });
+        self.inner.current.store(at, Ordering::Relaxed);
+    }
+}
+
+fn base_url(endpoint: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
+    if endpoint.contains("://") {
+        endpoint.to_owned()
+    } else {
+        format!("http://{endpoint}")
+    }
+}
+
+/// Percent-encodes a lock's name for a path; `/` stays.
+fn encode(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_for_paths() {
+        assert_eq!(encode("a/b c:d?ü"), "a/b%20c%3Ad%3F%C3%BC");
+        assert_eq!(base_url("127.0.0.1:7/"), "http://127.0.0.1:7");
+    }
+}

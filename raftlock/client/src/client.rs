@@ -1,0 +1,259 @@
+//! The client for applications: sessions opened when needed, retries where they are safe, guards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+use crate::api::{AcquireOptions, Api, Mode};
+use crate::error::{CallError, Outcome, Retry};
+use crate::session::{LiveSession, jitter};
+
+/// How a client behaves.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// TTL asked for.
+    pub ttl: Duration,
+    /// Bound of each call beyond its wait.
+    pub timeout: Duration,
+    /// How this client is called in the server's lists.
+    pub label: String,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions {
+            ttl: Duration::from_secs(15),
+            timeout: Duration::from_secs(2),
+            label: String::new(),
+        }
+    }
+}
+
+/// A client of one cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<ClientInner>,
+}
+
+#[derive(Debug)]
+struct ClientInner {
+    api: Api,
+    options: ClientOptions,
+    /// Sessions by group; a name's group is learned with its first session.
+    sessions: Mutex<HashMap<u32, Arc<LiveSession>>>,
+    groups: Mutex<HashMap<String, u32>>,
+    request: AtomicU64,
+}
+
+impl Client {
+    /// A client for the nodes at `endpoints`; it connects with the first request.
+    pub fn new(endpoints: &[String], options: ClientOptions) -> Result<Self, CallError> {
+        let api = Api::new(endpoints, options.timeout)?;
+        let inner = ClientInner {
+            api,
+            options,
+            sessions: Mutex::default(),
+            groups: Mutex::default(),
+            // Ids need to be unique within a session only; a random start keeps two clients' logs apart.
+            request: AtomicU64::new(rand::random::<u64>() >> 12),
+        };
+        Ok(Client {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Takes a lock, waiting at most `wait` (zero: try only).
+    pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
+        let until = Instant::now() + wait;
+        loop {
+            let session = self.session(name).await?;
+            let request_id = Some(self.inner.request.fetch_add(1, Ordering::Relaxed));
+            match self.attempt(name, mode, until, request_id, &session).await {
+                Err(error) if error.retry == Retry::NewSession => self.forget(&session).await,
+                Err(error) => return Err(error),
+                Ok(token) => {
+                    return Ok(Guard {
+                        client: self.clone(),
+                        session,
+                        name: name.to_owned(),
+                        token,
+                        done: false,
+                    });
+                }
+            }
+        }
+    }
+
+    /// One acquire, repeated under the same request id while its outcome is unknown or no leader answers.
+    async fn attempt(
+        &self,
+        name: &str,
+        mode: Mode,
+        until: Instant,
+        request_id: Option<u64>,
+        session: &LiveSession,
+    ) -> Result<u64, CallError> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let wait_ms = until.saturating_duration_since(Instant::now()).as_millis() as u64;
+            let options = AcquireOptions {
+                mode,
+                wait_ms,
+                request_id,
+                ..AcquireOptions::default()
+            };
+            let error = match self
+                .inner
+                .api
+                .acquire(name, &session.info.session, &options)
+                .await
+            {
+                Outcome::Ok(grant) => return Ok(grant.token),
+                Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
+            };
+            let again = matches!(error.retry, Retry::OtherNode | Retry::SameRequest)
+                || matches!(
+                    error.code.as_str(),
+                    "no_leader" | "overloaded" | "queue_full"
+                );
+            if !again
+                || !session.is_valid()
+                || (Instant::now() >= until && error.retry != Retry::SameRequest)
+            {
+                return Err(error);
+            }
+            sleep(jitter(pause)).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    async fn session(&self, name: &str) -> Result<Arc<LiveSession>, CallError> {
+        let known = self.inner.groups.lock().await.get(name).copied();
+        let mut sessions = self.inner.sessions.lock().await;
+        if let Some(session) = known.and_then(|group| sessions.get(&group))
+            && session.is_valid()
+        {
+            return Ok(Arc::clone(session));
+        }
+        let options = &self.inner.options;
+        let session = LiveSession::open(&self.inner.api, options.ttl, &options.label, name).await?;
+        self.inner
+            .groups
+            .lock()
+            .await
+            .insert(name.to_owned(), session.info.group);
+        sessions.insert(session.info.group, Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn forget(&self, session: &Arc<LiveSession>) {
+        let mut sessions = self.inner.sessions.lock().await;
+        if sessions
+            .get(&session.info.group)
+            .is_some_and(|known| Arc::ptr_eq(known, session))
+        {
+            sessions.remove(&session.info.group);
+        }
+    }
+
+    /// Closes all sessions, which frees their locks at once.
+    pub async fn close(&self) {
+        let sessions: Vec<_> = self.inner.sessions.lock().await.drain().collect();
+        for (_, session) in sessions {
+            session.close(&self.inner.api).await;
+        }
+    }
+
+    /// The single calls underneath.
+    pub fn api(&self) -> &Api {
+        &self.inner.api
+    }
+}
+
+/// A lock held. Dropping it releases in the background; [`Guard::release`] waits for the answer.
+#[derive(Debug)]
+pub struct Guard {
+    client: Client,
+    session: Arc<LiveSession>,
+    name: String,
+    token: u64,
+    done: bool,
+}
+
+impl Guard {
+    /// The fencing token: send it with every write to the resource.
+    pub fn fence(&self) -> u64 {
+        self.token
+    }
+
+    /// May the holder still act? Ask before every write; false for good once the deadline has passed.
+    pub fn is_valid(&self) -> bool {
+        self.session.is_valid()
+    }
+
+    /// The local deadline: last answered keepalive's send time + TTL − margin.
+    pub fn deadline(&self) -> Instant {
+        self.session.deadline()
+    }
+
+    /// Resolves when the lock must be taken for lost.
+    pub async fn lost(&self) {
+        self.session.lost().await;
+    }
+
+    /// Gives the lock back. `Ok(false)`: it was not held any more.
+    pub async fn release(mut self) -> Result<bool, CallError> {
+        self.done = true;
+        release(&self.client, &self.name, &self.session, self.token).await
+    }
+}
+
+async fn release(
+    client: &Client,
+    name: &str,
+    session: &LiveSession,
+    token: u64,
+) -> Result<bool, CallError> {
+    let request = Some(client.inner.request.fetch_add(1, Ordering::Relaxed));
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let error = match client
+            .inner
+            .api
+            .release(name, &session.info.session, token, request)
+            .await
+        {
+            Outcome::Ok(_) => return Ok(true),
+            Outcome::DefiniteFail(error)
+                if error.code == "not_held" || error.retry == Retry::NewSession =>
+            {
+                return Ok(false);
+            }
+            Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
+        };
+        if !session.is_valid() {
+            return Err(error);
+        }
+        sleep(jitter(pause)).await;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let (client, session) = (self.client.clone(), Arc::clone(&self.session));
+        let (name, token) = (std::mem::take(&mut self.name), self.token);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = release(&client, &name, &session, token).await;
+            });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A session kept alive, with the client's own deadline.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::api::{Api, SessionInfo};
+use crate::error::{CallError, Outcome, Retry};
+
+/// Part of the TTL given away for clock drift and scheduling: 5 %, at least 10 ms.
+pub(crate) fn margin(ttl: Duration) -> Duration {
+    (ttl / 20).max(Duration::from_millis(10)).min(ttl / 2)
+}
+
+/// A live session. Its deadline only moves when a keepalive was answered.
+#[derive(Debug)]
+pub(crate) struct LiveSession {
+    pub(crate) info: SessionInfo,
+    deadline: watch::Receiver<Instant>,
+    ended: watch::Sender<bool>,
+    upkeep: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LiveSession {
+    /// Opens a session and keeps it alive every third of its TTL.
+    pub(crate) async fn open(
+        api: &Api,
+        ttl: Duration,
+        label: &str,
+        lock: &str,
+    ) -> Result<Arc<Self>, CallError> {
+        let sent = Instant::now();
+        let info = api
+            .create_session(ttl.as_millis() as u64, label, Some(lock))
+            .await
+            .result()?;
+        let ttl = Duration::from_millis(info.ttl_ms);
+        let (tx, deadline) = watch::channel(sent + ttl - margin(ttl));
+        let (ended, _) = watch::channel(false);
+        let session = Arc::new(LiveSession {
+            info,
+            deadline,
+            ended: ended.clone(),
+            upkeep: Mutex::new(None),
+        });
+        let task = tokio::spawn(keep_alive(
+            api.clone(),
+            session.info.session.clone(),
+            ttl,
+            tx,
+            ended,
+        ));
+        *session
+            .upkeep
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(task);
+        Ok(session)
+    }
+
+    /// False once the deadline has passed or the server said that the session is gone.
+    pub(crate) fn is_valid(&self) -> bool {
+        !*self.ended.borrow() && Instant::now() < *self.deadline.borrow()
+    }
+
+    /// When it will be lost unless a keepalive is answered first.
+    pub(crate) fn deadline(&self) -> Instant {
+        *self.deadline.borrow()
+    }
+
+    /// Resolves when the session is lost: at the deadline, or earlier if the server says so.
+    pub(crate) async fn lost(&self) {
+        let mut ended = self.ended.subscribe();
+        let mut deadline = self.deadline.clone();
+        loop {
+            let until = *deadline.borrow_and_update();
+            if *ended.borrow() || Instant::now() >= until {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(until) => {}
+                _ = ended.changed() => {}
+                changed = deadline.changed() => if changed.is_err() {
+                    // The upkeep is over: what is left is the last deadline.
+                    sleep_until(until).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Stops the upkeep and closes the session.
+    pub(crate) async fn close(&self, api: &Api) {
+        self.stop();
+        let _ = api.close(&self.info.session).await;
+    }
+
+    fn stop(&self) {
+        let _ = self.ended.send_replace(true);
+        if let Some(task) = self
+            .upkeep
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for LiveSession {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn keep_alive(
+    api: Api,
+    session: String,
+    ttl: Duration,
+    deadline: watch::Sender<Instant>,
+    ended: watch::Sender<bool>,
+) {
+    let mut pause = ttl / 3;
+    loop {
+        sleep(pause).await;
+        if Instant::now() >= *deadline.borrow() {
+            let _ = ended.send_replace(true);
+            return;
+        }
+        let sent = Instant::now();
+        // A hung call must not outlive the deadline: the next attempt goes elsewhere.
+        let outcome = timeout(ttl / 3, api.keepalive(&session)).await;
+        match outcome {
+            Ok(Outcome::Ok(alive)) => {
+                let granted = Duration::from_millis(alive.ttl_ms);
+                deadline.send_replace(sent + granted - margin(granted));
+                pause = granted / 3;
+            }
+            Ok(Outcome::DefiniteFail(error)) if error.retry == Retry::NewSession => {
+                tracing::warn!(session, "the session is gone");
+                let _ = ended.send_replace(true);
+                return;
+            }
+            Ok(Outcome::DefiniteFail(error) | Outcome::Unknown(error)) => {
+                tracing::debug!(session, %error, "keepalive failed; trying again");
+                pause = jitter(ttl / 20);
+            }
+            Err(_) => {
+                api.next_node();
+                pause = Duration::from_millis(1);
+            }
+        }
+    }
+}
+
+/// Between half and the whole of `base`.
+pub(crate) fn jitter(base: Duration) -> Duration {
+    base.mul_f64(rand::random_range(0.5..1.0))
+}

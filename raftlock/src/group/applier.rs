@@ -1,0 +1,183 @@
+//! Committed entries into the machine; its replies and effects to those who wait for them.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use tokio::sync::mpsc;
+
+use super::{Answer, Batch, ReplyTo, Shared};
+use crate::machine::{Effect, Ended, Name, Op, Reply, RequestId, SessionId, Token};
+
+/// What a session's stream is told without asking.
+#[derive(Debug, Clone)]
+pub enum Notice {
+    /// The session ended with these grants.
+    Ended {
+        session: SessionId,
+        why: Ended,
+        lost: Vec<(Name, Token)>,
+    },
+    /// This node no longer leads: what the stream waited for is unknown.
+    Deposed,
+}
+
+/// Those who wait for something on this node.
+#[derive(Default)]
+pub struct Hub {
+    pending: HashMap<u64, Vec<ReplyTo>>,
+    wakes: HashMap<(SessionId, RequestId), Vec<ReplyTo>>,
+    sessions: HashMap<SessionId, Vec<mpsc::UnboundedSender<Notice>>>,
+}
+
+impl Hub {
+    /// A batch was proposed; its replies go to these.
+    pub fn proposed(&mut self, sequence: u64, to: Vec<ReplyTo>) {
+        self.pending.insert(sequence, to);
+    }
+
+    /// Takes the callers of a batch.
+    pub fn take(&mut self, sequence: u64) -> Vec<ReplyTo> {
+        self.pending.remove(&sequence).unwrap_or_default()
+    }
+
+    /// Registers interest in a wait's end.
+    pub fn expect(&mut self, session: SessionId, request: RequestId, to: ReplyTo) {
+        self.wakes.entry((session, request)).or_default().push(to);
+    }
+
+    /// The acquire did not queue: nobody needs to be woken.
+    pub fn forget(&mut self, session: SessionId, request: RequestId) {
+        self.wakes.remove(&(session, request));
+    }
+
+    /// Tells `tx` when the session ends.
+    pub fn watch(&mut self, session: SessionId, tx: mpsc::UnboundedSender<Notice>) {
+        let watchers = self.sessions.entry(session).or_default();
+        watchers.retain(|other| !other.is_closed());
+        watchers.push(tx);
+    }
+
+    /// The leadership is gone: all that wait learn that their outcome is unknown.
+    pub fn deposed(&mut self) {
+        for to in self
+            .pending
+            .drain()
+            .flat_map(|(_, all)| all)
+            .chain(self.wakes.drain().flat_map(|(_, all)| all))
+        {
+            to.send(Answer::Unknown(
+                "the leader changed before the outcome was known",
+            ));
+        }
+        for tx in self.sessions.drain().flat_map(|(_, all)| all) {
+            let _ = tx.send(Notice::Deposed);
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Woken {
+                session,
+                request,
+                token,
+                ..
+            } => {
+                self.wake(*session, *request, &Answer::Woken { token: *token });
+            }
+            Effect::WaitEnded {
+                session,
+                request,
+                expired,
+                ..
+            } => {
+                self.wake(*session, *request, &Answer::WaitEnded { expired: *expired });
+            }
+            Effect::SessionEnded { session, why, lost } => {
+                for tx in self.sessions.remove(session).unwrap_or_default() {
+                    let _ = tx.send(Notice::Ended {
+                        session: *session,
+                        why: *why,
+                        lost: lost.clone(),
+                    });
+                }
+            }
+            Effect::SessionOpened { .. } | Effect::Waiting { .. } | Effect::Delayed { .. } => {}
+        }
+    }
+
+    fn wake(&mut self, session: SessionId, request: RequestId, answer: &Answer) {
+        for to in self.wakes.remove(&(session, request)).unwrap_or_default() {
+            to.send(answer.clone());
+        }
+    }
+}
+
+/// What the driver hears from the applier, in log order.
+pub enum Applied {
+    /// Effects of one entry.
+    Effects(Vec<Effect>),
+    /// A `Lead` entry of this term was applied.
+    Led(u64),
+}
+
+/// Applies committed batches of one group on one node.
+pub struct Applier {
+    shared: Arc<Shared>,
+    node: u64,
+    boot: u64,
+    driver: mpsc::UnboundedSender<Applied>,
+}
+
+impl Applier {
+    /// `boot` is the number this run of the node writes into its batches.
+    pub fn new(
+        shared: Arc<Shared>,
+        node: u64,
+        boot: u64,
+    ) -> (Self, mpsc::UnboundedReceiver<Applied>) {
+        let (driver, events) = mpsc::unbounded_channel();
+        (
+            Applier {
+                shared,
+                node,
+                boot,
+                driver,
+            },
+            events,
+        )
+    }
+
+    /// Applies one committed batch.
+    pub fn apply(&self, position: u64, batch: &Batch) {
+        let mut effects = Vec::new();
+        let replies = self
+            .shared
+            .machine()
+            .apply(position, batch.at_ms, &batch.ops, &mut effects);
+        let mut hub = self.shared.hub();
+        if batch.origin == self.node && batch.boot == self.boot {
+            let callers = hub.take(batch.sequence);
+            for ((op, reply), to) in batch.ops.iter().zip(replies).zip(callers) {
+                if let Op::Acquire(ask) = op
+                    && ask.wait_ms > 0
+                    && !matches!(reply, Reply::Queued { .. })
+                {
+                    hub.forget(ask.session, ask.request);
+                }
+                to.send(Answer::Reply(reply));
+            }
+        }
+        for effect in &effects {
+            hub.effect(effect);
+        }
+        drop(hub);
+        if !effects.is_empty() {
+            let _ = self.driver.send(Applied::Effects(effects));
+        }
+        for op in &batch.ops {
+            if let Op::Lead { term } = op {
+                let _ = self.driver.send(Applied::Led(*term));
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The driver: one task for each group and node.
+//!
+//! It proposes what clients ask in batches, confirms the leadership for keepalives and reads in shared rounds, and
+//! while it leads it measures time and proposes what is due.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::applier::Applied;
+use super::timers::Timers;
+use super::{Answer, Batch, Cmd, ReplyTo, Shared};
+use crate::machine::{Op, SessionId};
+
+/// Operations in one log entry at most.
+const BATCH: usize = 1024;
+/// Entries proposed and not yet answered: enough to keep the disk busy, few enough that batches grow under load.
+const IN_FLIGHT: usize = 4;
+/// A timer this late means that the process stood still.
+const STALL: Duration = Duration::from_millis(60);
+const TICK: Duration = Duration::from_millis(20);
+
+/// Who leads, as this node sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Role {
+    /// The term in which this node leads.
+    pub leading: Option<u64>,
+    /// The leader it knows.
+    pub leader: Option<u64>,
+}
+
+/// Why a proposal failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProposeError {
+    /// It was not taken; nothing happens.
+    NotLeader(Option<u64>),
+    /// It may still be committed.
+    Unknown(&'static str),
+}
+
+type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What puts batches into a log and tells who leads.
+pub trait Backend: Send + Sync + 'static {
+    /// Proposes; resolves once the batch is applied here.
+    fn propose(&self, batch: Batch) -> Job<Result<(), ProposeError>>;
+    /// Confirms the leadership by a round begun now.
+    fn confirm(&self) -> Job<Result<(), ProposeError>>;
+    /// The role, as it changes.
+    fn role(&self) -> watch::Receiver<Role>;
+}
+
+enum Asked {
+    Keepalive(SessionId, ReplyTo),
+    Read(ReplyTo),
+}
+
+/// The driver's state.
+pub struct Driver<B> {
+    backend: Arc<B>,
+    shared: Arc<Shared>,
+    node: u64,
+    boot: u64,
+    sequence: u64,
+    role: Role,
+    /// Set once this node's own `Lead` entry was applied.
+    timers: Option<(u64, Timers)>,
+    announced: Option<u64>,
+    /// Requests that came after this node began to lead and before its `Lead` entry was applied.
+    early: Vec<Cmd>,
+    queue: Vec<(Op, ReplyTo)>,
+    proposals: FuturesUnordered<Job<(u64, Result<(), ProposeError>)>>,
+    asked: Vec<Asked>,
+    round: Option<Job<Result<(), ProposeError>>>,
+    in_round: Vec<Asked>,
+}
+
+impl<B: Backend> Driver<B> {
+    /// A driver that has not started.
+    pub fn new(backend: Arc<B>, shared: Arc<Shared>, node: u64, boot: u64) -> Self {
+        Driver {
+            backend,
+            shared,
+            node,
+            boot,
+            sequence: 0,
+            role: Role::default(),
+            timers: None,
+            announced: None,
+            early: Vec::new(),
+            queue: Vec::new(),
+            proposals: FuturesUnordered::new(),
+            asked: Vec::new(),
+            round: None,
+            in_round: Vec::new(),
+        }
+    }
+
+    /// Runs until the group's handles are dropped.
+    pub async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Cmd>,
+        mut applied: mpsc::UnboundedReceiver<Applied>,
+    ) {
+        let mut role = self.backend.role();
+        role.mark_changed();
+        let mut commands = Vec::with_capacity(BATCH);
+        let mut tick = Instant::now() + TICK;
+        loop {
+            let wake = self
+                .timers
+                .as_ref()
+                .and_then(|(_, timers)| timers.next())
+                .map_or(tick, |due| due.min(tick));
+            let has_room = self.queue.len() < 16 * BATCH;
+            tokio::select! {
+                biased;
+                changed = role.changed() => {
+                    if changed.is_err() { return; }
+                    let now = *role.borrow_and_update();
+                    self.change_role(now);
+                }
+                Some(event) = applied.recv() => self.heard(event),
+                Some((sequence, result)) = self.proposals.next(), if !self.proposals.is_empty() => {
+                    if let Err(error) = result { self.failed(sequence, error); }
+                }
+                result = poll_round(&mut self.round), if self.round.is_some() => self.round_over(result),
+                () = sleep_until(wake) => {
+                    let now = Instant::now();
+                    self.time_passed(now, now.saturating_duration_since(wake));
+                    tick = now + TICK;
+                }
+                count = inbox.recv_many(&mut commands, BATCH), if has_room => {
+                    if count == 0 { return; }
+                    for cmd in commands.drain(..) { self.command(cmd); }
+                }
+            }
+            self.propose_queued();
+            self.begin_round();
+        }
+    }
+
+    fn change_role(&mut self, role: Role) {
+        let was = self.role.leading;
+        self.role = role;
+        if was != role.leading {
+            self.timers = None;
+            if was.is_some() {
+                self.refuse_all();
+                self.shared.hub().deposed();
+            }
+        }
+        if let Some(term) = role.leading
+            && self.announced != Some(term)
+        {
+            self.announced = Some(term);
+            self.queue.push((Op::Lead { term }, ReplyTo::Nobody));
+        }
+    }
+
+    fn refuse_all(&mut self) {
+        let leader = self.role.leader;
+        for (_, to) in self.queue.drain(..) {
+            to.send(Answer::NotLeader { leader });
+        }
+        for asked in self.asked.drain(..).chain(self.in_round.drain(..)) {
+            asked.to().send(Answer::NotLeader { leader });
+        }
+        self.round = None;
+        for cmd in self.early.drain(..) {
+            cmd.to().send(Answer::NotLeader { leader });
+        }
+    }
+
+    fn heard(&mut self, event: Applied) {
+        match event {
+            Applied::Effects(effects) => {
+                if let Some((_, timers)) = &mut self.timers {
+                    timers.effects(&effects, Instant::now());
+                }
+            }
+            Applied::Led(term) if self.role.leading == Some(term) => {
+                let timers = Timers::of(&self.shared.machine(), Instant::now());
+                self.timers = Some((term, timers));
+                tracing::info!(term, "leading; every session starts a full TTL");
+                for cmd in std::mem::take(&mut self.early) {
+                    self.command(cmd);
+                }
+            }
+            Applied::Led(_) => {}
+        }
+    }
+
+    fn command(&mut self, cmd: Cmd) {
+        let Some((_, timers)) = &mut self.timers else {
+            if self.role.leading.is_some() && self.early.len() < BATCH {
+                self.early.push(cmd);
+                return;
+            }
+            cmd.to().send(Answer::NotLeader {
+                leader: self.role.leader.filter(|leader| *leader != self.node),
+            });
+            return;
+        };
+        match cmd {
+            Cmd::Propose { op, to } => self.queue.push((op, to)),
+            Cmd::Confirm { to } => self.asked.push(Asked::Read(to)),
+            Cmd::Keepalive { session, to } => match timers.prolong(session, Instant::now()) {
+                Some(_) => self.asked.push(Asked::Keepalive(session, to)),
+                None => to.send(Answer::NoSession),
+            },
+        }
+    }
+
+    fn time_passed(&mut self, now: Instant, late: Duration) {
+        let Some((term, timers)) = &mut self.timers else {
+            return;
+        };
+        if late > STALL {
+            timers.lengthen(late);
+        }
+        let due = timers.due(now, *term);
+        self.queue
+            .extend(due.into_iter().map(|op| (op, ReplyTo::Nobody)));
+    }
+
+    fn propose_queued(&mut self) {
+        while !self.queue.is_empty() && self.proposals.len() < IN_FLIGHT {
+            let rest = self.queue.split_off(self.queue.len().min(BATCH));
+            let (ops, to) = std::mem::replace(&mut self.queue, rest).into_iter().unzip();
+            self.sequence += 1;
+            let sequence = self.sequence;
+            let batch = Batch {
+                origin: self.node,
+                boot: self.boot,
+                sequence,
+                at_ms: wall_ms(),
+                ops,
+            };
+            self.shared.hub().proposed(sequence, to);
+            let proposal = self.backend.propose(batch);
+            self.proposals
+                .push(Box::pin(async move { (sequence, proposal.await) }));
+        }
+    }
+
+    fn failed(&mut self, sequence: u64, error: ProposeError) {
+        let callers = self.shared.hub().take(sequence);
+        for to in callers {
+            to.send(match error {
+                ProposeError::NotLeader(leader) => Answer::NotLeader { leader },
+                ProposeError::Unknown(why) => Answer::Unknown(why),
+            });
+        }
+        // A Lead entry that was lost must be proposed again, or this leader would never serve.
+        if self.timers.is_none()
+            && self.role.leading.is_some()
+            && self.announced == self.role.leading
+        {
+            self.announced = None;
+            self.change_role(self.role);
+        }
+    }
+
+    /// One round at a time: those who ask during a round wait for the next, which begins after their request.
+    fn begin_round(&mut self) {
+        if self.round.is_none() && !self.asked.is_empty() {
+            self.in_round = std::mem::take(&mut self.asked);
+            self.round = Some(self.backend.confirm());
+        }
+    }
+
+    fn round_over(&mut self, result: Result<(), ProposeError>) {
+        self.round = None;
+        let (leader, term) = (
+            self.role.leader,
+            self.timers.as_ref().map(|(term, _)| *term),
+        );
+        for asked in std::mem::take(&mut self.in_round) {
+            let answer = match (&asked, result, term) {
+                (_, Err(_), _) | (_, _, None) => Answer::NotLeader { leader },
+                (Asked::Read(_), Ok(()), _) => Answer::Confirmed,
+                (Asked::Keepalive(session, _), Ok(()), Some(epoch)) => {
+                    self.still_alive(*session, epoch)
+                }
+            };
+            asked.to().send(answer);
+        }
+    }
+
+    fn still_alive(&self, session: SessionId, epoch: u64) -> Answer {
+        let ttl = self
+            .timers
+            .as_ref()
+            .and_then(|(_, timers)| timers.alive(session));
+        ttl.map_or(Answer::NoSession, |ttl_ms| Answer::Alive { ttl_ms, epoch })
+    }
+}
+
+impl Asked {
+    fn to(self) -> ReplyTo {
+        match self {
+            Asked::Keepalive(_, to) | Asked::Read(to) => to,
+        }
+    }
+}
+
+async fn poll_round(round: &mut Option<Job<Result<(), ProposeError>>>) -> Result<(), ProposeError> {
+    match round {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The wall clock, ms since the Unix epoch.
+pub fn wall_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,255 @@
+//! Locks: acquire, release, check, show.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::sessions::parse;
+use super::{ApiError, App, group_of, parse_session, session_text};
+use crate::group::{Answer, Cmd, ReplyTo, wall_ms};
+use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply};
+
+const NAME_LIMIT: usize = 512;
+const OWNER_LIMIT: usize = 128;
+/// Request ids of clients stay below; the server numbers requests without one above.
+const OWN_IDS: u64 = 1 << 63;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcquireBody {
+    session: String,
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    permits: Option<u32>,
+    #[serde(default)]
+    wait_ms: u64,
+    #[serde(default)]
+    owner: Option<String>,
+    #[serde(default)]
+    request_id: Option<u64>,
+    #[serde(default)]
+    epoch: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseBody {
+    session: String,
+    token: u64,
+    #[serde(default)]
+    request_id: Option<u64>,
+    #[serde(default)]
+    epoch: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckBody {
+    token: u64,
+}
+
+/// `POST /v1/locks/{name}:acquire`, `:release`, `:check`
+pub(super) async fn act(
+    State(app): State<Arc<App>>,
+    Path(rest): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>, ApiError> {
+    let (name, verb) = rest.rsplit_once(':').ok_or_else(|| {
+        ApiError::bad_request("the path is /v1/locks/{name}:acquire, :release or :check")
+    })?;
+    check_name(name)?;
+    match verb {
+        "acquire" => acquire(&app, name, parse(&body)?).await,
+        "release" => release(&app, name, parse(&body)?).await,
+        "check" => check(&app, name, parse(&body)?).await,
+        other => Err(ApiError::bad_request(format!(
+            "no operation {other:?}; there are acquire, release and check"
+        ))),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let bad = |why: &str| Err(ApiError::bad_request(format!("lock name: {why}")));
+    if name.is_empty() || name.len() > NAME_LIMIT {
+        return bad(&format!("must have 1 to {NAME_LIMIT} bytes"));
+    }
+    if name.chars().any(char::is_control) {
+        return bad("must not contain control characters");
+    }
+    if name.split('/').any(str::is_empty) {
+        return bad("must not begin or end with / nor contain //");
+    }
+    Ok(())
+}
+
+fn mode_of(mode: Option<&str>, permits: Option<u32>) -> Result<Mode, ApiError> {
+    match (mode.unwrap_or("exclusive"), permits) {
+        ("exclusive", None | Some(1)) => Ok(Mode::Exclusive),
+        ("shared", None) => Ok(Mode::Shared),
+        ("semaphore", Some(permits)) if permits > 0 => Ok(Mode::Semaphore(permits)),
+        ("semaphore", _) => Err(ApiError::bad_request(
+            "mode semaphore needs permits of at least 1",
+        )),
+        ("exclusive" | "shared", _) => {
+            Err(ApiError::bad_request("permits go with mode semaphore only"))
+        }
+        (other, _) => Err(ApiError::bad_request(format!(
+            "no mode {other:?}; there are exclusive, shared and semaphore"
+        ))),
+    }
+}
+
+fn request_id(given: Option<u64>) -> Result<u64, ApiError> {
+    match given {
+        Some(id) if id >= OWN_IDS => Err(ApiError::bad_request("request_id must be below 2^63")),
+        Some(id) => Ok(id),
+        None => Ok(OWN_IDS | rand::random::<u64>()),
+    }
+}
+
+fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acquire, ApiError> {
+    let session = parse_session(&body.session)?;
+    if body
+        .owner
+        .as_ref()
+        .is_some_and(|owner| owner.len() > OWNER_LIMIT)
+    {
+        return Err(ApiError::bad_request(format!(
+            "owner is longer than {OWNER_LIMIT} bytes"
+        )));
+    }
+    let longest = app.config.max_wait.as_millis() as u64;
+    if body.wait_ms > longest {
+        return Err(ApiError::bad_request(format!("wait_ms is above {longest}")));
+    }
+    Ok(Acquire {
+        session,
+        request: request_id(body.request_id)?,
+        epoch: body.epoch,
+        name: Arc::from(name),
+        mode: mode_of(body.mode.as_deref(), body.permits)?,
+        wait_ms: body.wait_ms as u32,
+        owner: body.owner.map(Arc::from),
+        max_waiters: app.config.max_waiters,
+        delay_ms: app.config.lock_delay.as_millis() as u32,
+    })
+}
+
+async fn acquire(app: &App, name: &str, body: AcquireBody) -> Result<Json<Value>, ApiError> {
+    let op = acquire_op(app, name, body)?;
+    let group = app.group_of_name(name)?;
+    same_group(group.id, op.session)?;
+    let (tx, mut rx) = mpsc::unbounded_channel();
+    if op.wait_ms > 0 {
+        group.expect_wake(op.session, op.request, ReplyTo::Many(tx.clone(), 1));
+    }
+    group.send(Cmd::Propose {
+        op: Op::Acquire(op),
+        to: ReplyTo::Many(tx, 0),
+    });
+    loop {
+        match rx.recv().await.map(|(_, answer)| answer) {
+            Some(Answer::Reply(Reply::Queued { .. })) => {}
+            Some(Answer::Reply(Reply::Granted { token, count })) => {
+                return Ok(Json(json!({ "token": token, "count": count })));
+            }
+            Some(Answer::Woken { token }) => {
+                return Ok(Json(json!({ "token": token, "count": 1 })));
+            }
+            Some(other) => return Err(ApiError::of(&other, app)),
+            None => return Err(ApiError::of(&Answer::Unknown("the node is stopping"), app)),
+        }
+    }
+}
+
+async fn release(app: &App, name: &str, body: ReleaseBody) -> Result<Json<Value>, ApiError> {
+    let session = parse_session(&body.session)?;
+    let group = app.group_of_name(name)?;
+    same_group(group.id, session)?;
+    let op = Op::Release(Release {
+        session,
+        request: request_id(body.request_id)?,
+        epoch: body.epoch,
+        name: Arc::from(name),
+        token: body.token,
+    });
+    match group.call(|to| Cmd::Propose { op, to }).await {
+        Answer::Reply(Reply::Released { remaining }) => {
+            Ok(Json(json!({ "released": true, "remaining": remaining })))
+        }
+        other => Err(ApiError::of(&other, app)),
+    }
+}
+
+fn same_group(group: u32, session: u64) -> Result<(), ApiError> {
+    if group_of(session) == group {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "this lock is kept by group {group}, the session by group {}; open one with \"group\":{group}",
+        group_of(session)
+    )))
+}
+
+async fn check(app: &App, name: &str, body: CheckBody) -> Result<Json<Value>, ApiError> {
+    let group = app.group_of_name(name)?;
+    confirm(app, name).await?;
+    Ok(Json(
+        json!({ "current": group.shared.machine().token_is_current(name, body.token) }),
+    ))
+}
+
+/// `GET /v1/locks/{name}`: a linearizable read.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    check_name(&name)?;
+    confirm(&app, &name).await?;
+    let group = app.group_of_name(&name)?;
+    let machine = group.shared.machine();
+    let lock = machine.lock(&name);
+    let holders: Vec<Value> = lock.map_or_else(Vec::new, |lock| {
+        lock.holders.iter().map(holder_json).collect()
+    });
+    let waiters = lock.map_or(0, |lock| lock.queue.len());
+    Ok(Json(json!({
+        "name": name,
+        "group": group.id,
+        "held": !holders.is_empty(),
+        "holders": holders,
+        "waiters": waiters,
+        "delayed": lock.is_some_and(|lock| lock.delay.is_some()),
+    })))
+}
+
+fn holder_json(holder: &Holder) -> Value {
+    json!({
+        "session": session_text(holder.session),
+        "token": holder.token,
+        "mode": match holder.mode {
+            Mode::Exclusive => "exclusive",
+            Mode::Shared => "shared",
+            Mode::Semaphore(_) => "semaphore",
+        },
+        "count": holder.count,
+        "held_for_ms": wall_ms().saturating_sub(holder.granted_at_ms),
+    })
+}
+
+async fn confirm(app: &App, name: &str) -> Result<(), ApiError> {
+    match app
+        .group_of_name(name)?
+        .call(|to| Cmd::Confirm { to })
+        .await
+    {
+        Answer::Confirmed => Ok(()),
+        other => Err(ApiError::of(&other, app)),
+    }
+}

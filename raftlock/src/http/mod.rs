@@ -1,0 +1,94 @@
+//! The HTTP API: JSON over HTTP/1.1, described request by request in docs/raftlock-api.md.
+
+mod error;
+mod locks;
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+
+pub use error::ApiError;
+
+use crate::Config;
+use crate::buckets::BucketMap;
+use crate::group::Group;
+use crate::machine::SessionId;
+
+/// Largest request body, bytes.
+const BODY_LIMIT: usize = 64 << 10;
+
+/// What the handlers share.
+pub struct App {
+    /// The node's configuration.
+    pub config: Config,
+    /// The groups by number.
+    pub groups: Vec<Group>,
+    /// Which group keeps which name.
+    pub buckets: BucketMap,
+    /// Client address of each node.
+    pub addresses: BTreeMap<u64, String>,
+}
+
+impl App {
+    /// The group that keeps a lock's name.
+    fn group_of_name(&self, name: &str) -> Result<&Group, ApiError> {
+        let group = self.buckets.group_of(name);
+        self.groups
+            .get(group as usize)
+            .ok_or_else(|| ApiError::bad_request(format!("no group {group}")))
+    }
+
+    /// The group that keeps a session.
+    fn group_of_session(&self, session: SessionId) -> Result<&Group, ApiError> {
+        self.groups
+            .get(group_of(session) as usize)
+            .ok_or_else(ApiError::no_session)
+    }
+
+    /// Client address of a node.
+    fn address(&self, node: Option<u64>) -> Option<String> {
+        self.addresses.get(&node?).cloned()
+    }
+}
+
+/// The group in a session's id.
+pub fn group_of(session: SessionId) -> u32 {
+    (session >> 56) as u32
+}
+
+/// A session's id as clients see it.
+pub fn session_text(session: SessionId) -> String {
+    format!("{session:016x}")
+}
+
+fn parse_session(text: &str) -> Result<SessionId, ApiError> {
+    let sane = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    sane.then(|| u64::from_str_radix(text, 16).ok())
+        .flatten()
+        .ok_or_else(|| ApiError::bad_request("a session is 16 hexadecimal digits".to_owned()))
+}
+
+/// All routes.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/v1/sessions", post(sessions::open))
+        .route(
+            "/v1/sessions/{rest}",
+            post(sessions::act).delete(sessions::close),
+        )
+        .route("/v1/locks/{*rest}", post(locks::act).get(locks::show))
+        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path") })
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(app)
+}
+
+async fn health(State(app): State<Arc<App>>) -> axum::Json<Value> {
+    axum::Json(json!({ "status": "ok", "node": app.config.id, "groups": app.groups.len() }))
+}

@@ -1,0 +1,206 @@
+//! One node over its HTTP API, with the client library.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use raftlock::{Config, Handle, serve};
+use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome};
+
+async fn start(dir: &Path) -> (Handle, Api, String) {
+    let config = Config::single("127.0.0.1:0".parse().unwrap(), dir.to_owned());
+    let handle = serve(config).await.unwrap();
+    let endpoint = handle.addr().to_string();
+    let api = Api::new(std::slice::from_ref(&endpoint), Duration::from_secs(5)).unwrap();
+    (handle, api, endpoint)
+}
+
+fn wait(ms: u64) -> AcquireOptions {
+    AcquireOptions {
+        wait_ms: ms,
+        ..AcquireOptions::default()
+    }
+}
+
+fn code<T: std::fmt::Debug>(outcome: Outcome<T>) -> String {
+    match outcome {
+        Outcome::DefiniteFail(error) => error.code,
+        other => panic!("not a definite failure: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquire_wait_release_and_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, _) = start(dir.path()).await;
+    let one = api
+        .create_session(2000, "one", None)
+        .await
+        .result()
+        .unwrap()
+        .session;
+    let two = api
+        .create_session(2000, "two", None)
+        .await
+        .result()
+        .unwrap()
+        .session;
+    let first = api
+        .acquire("jobs/a b", &one, &wait(0))
+        .await
+        .result()
+        .unwrap();
+    assert_eq!(code(api.acquire("jobs/a b", &two, &wait(0)).await), "busy");
+    assert_eq!(
+        code(api.acquire("jobs/a b", &two, &wait(50)).await),
+        "wait_timeout"
+    );
+    let waiting = tokio::spawn({
+        let (api, two) = (api.clone(), two.clone());
+        async move {
+            (
+                api.acquire("jobs/a b", &two, &wait(5000))
+                    .await
+                    .result()
+                    .unwrap(),
+                Instant::now(),
+            )
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let info = api.show("jobs/a b").await.result().unwrap();
+    assert_eq!((info.held, info.waiters), (true, 1));
+    assert_eq!(
+        code(api.release("jobs/a b", &two, first.token, None).await),
+        "not_held"
+    );
+    let released = Instant::now();
+    assert_eq!(
+        api.release("jobs/a b", &one, first.token, None)
+            .await
+            .result()
+            .unwrap(),
+        0
+    );
+    let (second, woken) = waiting.await.unwrap();
+    assert!(second.token > first.token);
+    assert!(
+        woken.duration_since(released) < Duration::from_millis(500),
+        "woken by a push"
+    );
+    assert!(api.check("jobs/a b", second.token).await.result().unwrap());
+    assert!(!api.check("jobs/a b", first.token).await.result().unwrap());
+    assert_eq!(api.close(&two).await.result().unwrap(), 1);
+    assert_eq!(code(api.keepalive(&two).await), "session_unknown");
+    handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_session_expires_and_a_kept_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, endpoint) = start(dir.path()).await;
+    let silent = api
+        .create_session(300, "silent", None)
+        .await
+        .result()
+        .unwrap()
+        .session;
+    api.acquire("a", &silent, &wait(0)).await.result().unwrap();
+    let begun = Instant::now();
+    let options = ClientOptions {
+        ttl: Duration::from_millis(400),
+        ..ClientOptions::default()
+    };
+    let client = Client::new(&[endpoint], options).unwrap();
+    let guard = client
+        .lock("a", Mode::Exclusive, Duration::from_secs(5))
+        .await
+        .unwrap();
+    let waited = begun.elapsed();
+    assert!(
+        waited > Duration::from_millis(200) && waited < Duration::from_secs(2),
+        "{waited:?}"
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(guard.is_valid(), "kept alive beyond its TTL");
+    assert!(guard.release().await.unwrap());
+    // The server gone: the guard's deadline fires by itself.
+    let guard = client
+        .lock("b", Mode::Exclusive, Duration::ZERO)
+        .await
+        .unwrap();
+    handle.stop().await;
+    tokio::time::timeout(Duration::from_secs(3), guard.lost())
+        .await
+        .unwrap();
+    assert!(!guard.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grants_survive_a_restart_and_tokens_rise() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, _) = start(dir.path()).await;
+    let info = api
+        .create_session(60_000, "one", None)
+        .await
+        .result()
+        .unwrap();
+    let grant = api
+        .acquire("a", &info.session, &wait(0))
+        .await
+        .result()
+        .unwrap();
+    handle.stop().await;
+    let (handle, api, _) = start(dir.path()).await;
+    assert!(api.check("a", grant.token).await.result().unwrap());
+    let alive = api.keepalive(&info.session).await.result().unwrap();
+    assert!(alive.epoch > info.epoch, "a new leader raises the epoch");
+    let stale = AcquireOptions {
+        epoch: Some(info.epoch),
+        ..wait(0)
+    };
+    assert_eq!(
+        code(api.acquire("b", &info.session, &stale).await),
+        "stale_epoch"
+    );
+    api.release("a", &info.session, grant.token, None)
+        .await
+        .result()
+        .unwrap();
+    assert!(
+        api.acquire("a", &info.session, &wait(0))
+            .await
+            .result()
+            .unwrap()
+            .token
+            > grant.token
+    );
+    handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_requests_get_typed_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, _) = start(dir.path()).await;
+    assert_eq!(code(api.keepalive("nonsense").await), "bad_request");
+    assert_eq!(
+        code(api.acquire("a", "0123456789abcdef", &wait(0)).await),
+        "bad_request"
+    );
+    assert_eq!(
+        code(api.acquire("a", "0023456789abcdef", &wait(0)).await),
+        "session_unknown"
+    );
+    assert_eq!(
+        code(
+            api.acquire(&"x".repeat(600), "0023456789abcdef", &wait(0))
+                .await
+        ),
+        "bad_request"
+    );
+    assert_eq!(
+        code(api.acquire("a//b", "0023456789abcdef", &wait(0)).await),
+        "bad_request"
+    );
+    handle.stop().await;
+}
