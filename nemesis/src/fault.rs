@@ -55,7 +55,7 @@ pub trait Fault: Send + Sync {
     ///
     /// # Errors
     /// What is missing, with a hint.
-    fn available(&self, env: &dyn Env, targets: &[Proc]) -> Result<(), Reason>;
+    fn available(&self, env: &dyn Env, order: &Order, targets: &[Proc]) -> Result<(), Reason>;
 
     /// Installs it, and reads back that it took hold.
     fn install<'a>(
@@ -66,7 +66,7 @@ pub trait Fault: Send + Sync {
     ) -> Fut<'a, Installed>;
 
     /// Every worker and node whose running, traffic or clock it bends; the targets by default.
-    fn affects(&self, _env: &dyn Env, targets: &[Proc]) -> Vec<ProcId> {
+    fn affects(&self, _env: &dyn Env, _order: &Order, targets: &[Proc]) -> Vec<ProcId> {
         targets.iter().map(|p| p.id).collect()
     }
 }

@@ -10,6 +10,7 @@
 pub mod env;
 pub mod fault;
 pub mod faults;
+pub mod net;
 pub mod process;
 pub mod receipt;
 pub mod registry;

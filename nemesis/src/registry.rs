@@ -41,6 +41,7 @@ faults! {
     "pause" => pause::Pause,
     "kill" => kill::Kill,
     "snapshot" => snapshot::Snapshot,
+    "partition" => partition::Partition,
 }
 
 /// Builds the fault that an order or a plan names, from its `params`.

@@ -115,8 +115,8 @@ impl Nemesis {
             Err(r) => return Err(skip(started, r)),
         };
         started.targets = targets.iter().map(|p| p.id).collect();
-        started.affects = fault.affects(&*self.env, &targets);
-        match fault.available(&*self.env, &targets) {
+        started.affects = fault.affects(&*self.env, &order, &targets);
+        match fault.available(&*self.env, &order, &targets) {
             Ok(()) => Ok(Prepared {
                 order,
                 fault,

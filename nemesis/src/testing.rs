@@ -1,6 +1,8 @@
 //! Processes and an environment for this crate's tests.
 #![allow(clippy::unwrap_used)]
 
+pub mod net;
+
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

@@ -42,7 +42,7 @@ impl Fault for Kill {
         Kind::Kill
     }
 
-    fn available(&self, env: &dyn Env, targets: &[Proc]) -> Result<(), Reason> {
+    fn available(&self, env: &dyn Env, _order: &Order, targets: &[Proc]) -> Result<(), Reason> {
         if !self.stay_down && env.restart().is_none() {
             return Err(Reason::new(
                 "nothing here starts a process again: set stay_down = true",
@@ -174,8 +174,8 @@ mod tests {
         env.restarts = true;
         let fault = kill_with(serde_json::json!({"data": "wiped"}));
         let targets = [p.clone()];
-        fault.available(&env, &targets).unwrap();
         let o = order("kill", "node:0", serde_json::json!({}));
+        fault.available(&env, &o, &targets).unwrap();
         let mut done = block_on(fault.install(&env, &o, &targets));
         assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
         assert!(p.pids().unwrap().is_empty());
@@ -215,14 +215,15 @@ mod tests {
         let p = s.proc(N);
         let env = TestEnv::of([p.clone()]);
         let targets = [p];
+        let o = order("kill", "node:0", serde_json::json!({}));
         assert!(
             kill_with(serde_json::json!({}))
-                .available(&env, &targets)
+                .available(&env, &o, &targets)
                 .is_err()
         );
         assert!(
             kill_with(serde_json::json!({"stay_down": true}))
-                .available(&env, &targets)
+                .available(&env, &o, &targets)
                 .is_ok()
         );
         assert!(serde_json::from_value::<Kill>(serde_json::json!({"date": "kept"})).is_err());

@@ -30,7 +30,7 @@ impl Fault for Pause {
         Kind::Pause
     }
 
-    fn available(&self, _env: &dyn Env, targets: &[Proc]) -> Result<(), Reason> {
+    fn available(&self, _env: &dyn Env, _order: &Order, targets: &[Proc]) -> Result<(), Reason> {
         for p in targets {
             if !p.alive() {
                 return Err(Reason::new(format!("{} does not run", p.id)));
@@ -229,7 +229,9 @@ mod tests {
             assert_eq!(pids.len(), 3);
             assert!(pids.iter().all(|p| is_stopped(*p)));
             assert!(
-                Pause {}.available(&env, std::slice::from_ref(&p)).is_err(),
+                Pause {}
+                    .available(&env, &o, std::slice::from_ref(&p))
+                    .is_err(),
                 "stopped already"
             );
             let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
@@ -279,7 +281,12 @@ mod tests {
         let (s, p) = family();
         drop(s);
         let env = TestEnv::of([p.clone()]);
-        assert!(Pause {}.available(&env, std::slice::from_ref(&p)).is_err());
+        let o = order("pause", "worker:0", serde_json::json!({}));
+        assert!(
+            Pause {}
+                .available(&env, &o, std::slice::from_ref(&p))
+                .is_err()
+        );
         let done = block_on(stop(&[p], send));
         assert_eq!(done.receipt.status, Status::Indeterminate);
     }

@@ -21,7 +21,7 @@ impl Fault for Snapshot {
         Kind::Disk
     }
 
-    fn available(&self, env: &dyn Env, _targets: &[Proc]) -> Result<(), Reason> {
+    fn available(&self, env: &dyn Env, _order: &Order, _targets: &[Proc]) -> Result<(), Reason> {
         env.restart()
             .map(|_| ())
             .ok_or_else(|| Reason::new("nothing here copies a node's data"))
@@ -49,7 +49,7 @@ impl Fault for Snapshot {
         })
     }
 
-    fn affects(&self, _env: &dyn Env, _targets: &[Proc]) -> Vec<ProcId> {
+    fn affects(&self, _env: &dyn Env, _order: &Order, _targets: &[Proc]) -> Vec<ProcId> {
         Vec::new()
     }
 }

@@ -1,0 +1,168 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::receipt::Status;
+use crate::testing::net::Rig;
+use crate::testing::{TestEnv, block_on, order};
+
+const IDS: [ProcId; 4] = [
+    ProcId::Node(0),
+    ProcId::Node(1),
+    ProcId::Node(2),
+    ProcId::Worker(0),
+];
+
+const FOREIGN: &str = "table inet foreign {\nchain c {\ntype filter hook input priority 0; policy accept;\n\
+     ip saddr 192.0.2.1 counter drop\n}\n}\n";
+
+fn rules_of(rig: &Rig) -> Vec<String> {
+    (0..rig.procs.len())
+        .map(|i| rig.ns(i).run(nft::rules).unwrap())
+        .collect()
+}
+
+fn rig() -> Option<(Rig, TestEnv)> {
+    let rig = Rig::new(&IDS)?;
+    if let Err(r) = nft::have("nft", "nftables") {
+        eprintln!("skipped: {r}");
+        return None;
+    }
+    rig.ns(0).run(|| nft::apply(FOREIGN)).unwrap();
+    let env = TestEnv::of(rig.procs.clone());
+    Some((rig, env))
+}
+
+async fn install(env: &TestEnv, target: &str, params: serde_json::Value) -> Installed {
+    let fault: Partition = serde_json::from_value(params.clone()).unwrap();
+    let o = order("partition", target, params);
+    let targets = crate::target::resolve(env, &o).await.unwrap();
+    fault.available(env, &o, &targets).unwrap();
+    fault.install(env, &o, &targets).await
+}
+
+#[test]
+fn cuts_prove_and_heal_for_every_shape() {
+    let Some((rig, env)) = rig() else { return };
+    let before = rules_of(&rig);
+    let cases = [
+        ("node:0", json!({}), 4, "timeout"),
+        (
+            "node:0",
+            json!({"from": "all", "how": "reset"}),
+            6,
+            "refused",
+        ),
+        ("worker:0", json!({}), 6, "timeout"),
+        ("all", json!({"shape": "halves"}), 4, "timeout"),
+        ("all", json!({"shape": "bridge"}), 2, "timeout"),
+        ("node:1", json!({"direction": "in"}), 2, "timeout"),
+        ("node:1", json!({"direction": "out"}), 2, "timeout"),
+    ];
+    block_on(async {
+        for (target, params, links, tcp) in cases {
+            let mut done = install(&env, target, params.clone()).await;
+            let seen = &done.receipt;
+            assert_eq!(seen.status, Status::Installed, "{params} {seen:?}");
+            assert_eq!(
+                seen.evidence["cut"].as_array().unwrap().len(),
+                links,
+                "{params}"
+            );
+            assert_eq!(seen.evidence["tcp"][tcp], links, "{params} {seen:?}");
+            assert_ne!(rules_of(&rig), before);
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(healed.status, Status::Healed, "{params} {healed:?}");
+            assert_eq!(healed.evidence["pass_again"], links);
+            assert_eq!(
+                rules_of(&rig),
+                before,
+                "the foreign table survives, nothing else is left"
+            );
+        }
+    });
+}
+
+#[test]
+fn rules_that_do_nothing_are_not_called_installed() {
+    let Some((rig, env)) = rig() else { return };
+    let before = rules_of(&rig);
+    let links = BTreeSet::from([(IDS[0], IDS[1]), (IDS[1], IDS[0])]);
+    block_on(async {
+        let table = "fencepost_t_f1".into();
+        let procs = &rig.procs;
+        let done = cut(table, procs, links.clone(), How::Drop, |_| Ok(()))
+            .await
+            .unwrap();
+        assert_eq!(
+            done.receipt.status,
+            Status::Indeterminate,
+            "{:?}",
+            done.receipt
+        );
+        drop(done);
+        assert_eq!(rules_of(&rig), before);
+
+        // A second cut of links that are cut already proves nothing.
+        let first = install(&env, "node:0", json!({})).await;
+        let again = cut("fencepost_t_f2".into(), procs, links, How::Drop, nft::apply)
+            .await
+            .unwrap();
+        assert_eq!(again.receipt.status, Status::Indeterminate);
+        // Healing the first alone: the second still holds, and says so.
+        drop(again);
+        drop(first);
+        assert_eq!(rules_of(&rig), before);
+    });
+}
+
+#[test]
+fn a_failed_install_leaves_nothing() {
+    let Some((rig, _env)) = rig() else { return };
+    let before = rules_of(&rig);
+    fn broken(commands: &str) -> Result<(), Reason> {
+        if commands.contains("10.9.0.1 drop") {
+            return Err(Reason::new("refused"));
+        }
+        nft::apply(commands)
+    }
+    let links = BTreeSet::from([(IDS[1], IDS[0]), (IDS[0], IDS[1])]);
+    let failed = block_on(cut(
+        "fencepost_t_f1".into(),
+        &rig.procs,
+        links,
+        How::Drop,
+        broken,
+    ));
+    assert!(failed.is_err());
+    assert_eq!(rules_of(&rig), before);
+}
+
+#[test]
+fn dropping_heals_and_rules_changed_by_others_are_told() {
+    let Some((rig, env)) = rig() else { return };
+    let before = rules_of(&rig);
+    block_on(async {
+        drop(install(&env, "node:0", json!({})).await);
+        assert_eq!(rules_of(&rig), before);
+        let mut done = install(&env, "node:0", json!({})).await;
+        rig.ns(1)
+            .run(|| nft::apply("table inet other {\n}\n"))
+            .unwrap();
+        let healed = done.handle.as_mut().unwrap().heal(&env).await;
+        assert_eq!(healed.status, Status::Indeterminate);
+        assert_eq!(healed.evidence["rules_identical"], false);
+    });
+}
+
+#[test]
+fn our_own_network_is_never_touched() {
+    let p = Proc {
+        id: ProcId::Node(0),
+        root: 1,
+        members: crate::process::Members::Tree,
+        netns: Some("/proc/self/ns/net".into()),
+        addr: None,
+        port: None,
+    };
+    assert!(NetNs::of(&p).is_err());
+    assert!(NetNs::of(&Proc { netns: None, ..p }).is_err());
+}
