@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use fencepost_history::{EventType, Process, Value, names};
-use fencepost_workloads::protocol::{Answer, Claim, Fence, Hold, Item, Mode, Op, WorkerEvent};
+use fencepost_workloads::protocol::{Answer, Claim, Fence, Hold, Item, Mode, Op, OpName, WorkerEvent};
 
 use crate::record::{Draft, Stamp};
 
@@ -44,18 +44,33 @@ fn hold(worker: usize, h: &Hold) -> Members {
     members
 }
 
-/// Name of the operation in the history; none for requests that are not operations.
-pub fn f(op: &Op) -> Option<Arc<str>> {
+/// Name of an operation in the history; none for requests that are not operations.
+pub fn name(op: OpName) -> Option<Arc<str>> {
     let w = &*WORDS;
     Some(match op {
-        Op::Acquire(_) => w.acquire.clone(),
-        Op::Renew(_) => w.renew.clone(),
-        Op::Release(_) => w.release.clone(),
-        Op::Read(_) => w.read.clone(),
-        Op::Write(_) => w.write.clone(),
-        Op::Add(_) => w.add.clone(),
-        Op::Init(_) | Op::Ping | Op::Close => return None,
+        OpName::Acquire => w.acquire.clone(),
+        OpName::Renew => w.renew.clone(),
+        OpName::Release => w.release.clone(),
+        OpName::Read => w.read.clone(),
+        OpName::Write => w.write.clone(),
+        OpName::Add => w.add.clone(),
+        OpName::Init | OpName::Ping | OpName::Close => return None,
     })
+}
+
+/// Name of any request.
+pub fn word(op: OpName) -> &'static str {
+    match op {
+        OpName::Init => "init",
+        OpName::Acquire => "acquire",
+        OpName::Renew => "renew",
+        OpName::Release => "release",
+        OpName::Read => "read",
+        OpName::Write => "write",
+        OpName::Add => "add",
+        OpName::Ping => "ping",
+        OpName::Close => "close",
+    }
 }
 
 /// The invocation of an operation by a client of `worker`; none for requests that are not operations.
@@ -101,7 +116,7 @@ pub fn invocation(worker: usize, process: u64, op: &Op) -> Option<Draft> {
     Some(Draft {
         process: Process::Client(process),
         kind: EventType::Invoke,
-        f: f(op)?,
+        f: name(op.name())?,
         key: Some(key.clone()),
         value: Value::Map(members),
         error: None,

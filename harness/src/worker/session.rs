@@ -44,11 +44,12 @@ pub struct Session {
     pending: HashMap<u64, Asked>,
     stamps: VecDeque<Stamp>,
     lines: u64,
+    closed: bool,
 }
 
 impl Session {
     pub fn new(worker: usize, link: Link) -> Self {
-        Session { worker, link, next_id: 1, pending: HashMap::new(), stamps: VecDeque::new(), lines: 0 }
+        Session { worker, link, next_id: 1, pending: HashMap::new(), stamps: VecDeque::new(), lines: 0, closed: false }
     }
 
     pub fn link(&self) -> &Link {
@@ -84,6 +85,23 @@ impl Session {
     /// Lets an operation go on that stopped at a point.
     pub fn go(&mut self, id: u64) {
         ToWorker::Go(id).write_line(self.link.outbox());
+    }
+
+    /// Whether the worker has closed its output.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Notes that the worker has closed its output; nothing is read any more.
+    pub fn close_output(&mut self) {
+        self.closed = true;
+    }
+
+    /// The oldest request that should have been answered by now. The time in which the worker
+    /// could not run, up to `resumed`, does not count.
+    pub fn overdue(&self, now: i64, resumed: i64) -> Option<(u64, Asked)> {
+        let late = |a: &Asked| now.saturating_sub(a.sent.max(resumed)) > a.budget;
+        self.pending.iter().filter(|(_, a)| late(a)).map(|(id, a)| (*id, *a)).min_by_key(|(id, _)| *id)
     }
 
     pub fn asked(&self, id: u64) -> Option<&Asked> {

@@ -56,7 +56,7 @@ impl Wakes {
         let mut places = Vec::with_capacity(sessions.len());
         let mut fds = vec![PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
         for (at, session) in sessions.iter().enumerate() {
-            let Some(s) = session else { continue };
+            let Some(s) = session.as_ref().filter(|s| !s.is_closed()) else { continue };
             fds.push(PollFd::new(s.link().output(), PollFlags::POLLIN));
             places.push(Some(at));
             if let Some(fd) = s.link().blocked_input() {
