@@ -16,7 +16,10 @@ fn main() {
     let mut out = String::from("&[\n");
     for path in &files {
         println!("cargo:rerun-if-changed={}", path.display());
-        let stem = path.file_stem().map(|s| s.to_string_lossy()).unwrap_or_default();
+        let stem = path
+            .file_stem()
+            .map(|s| s.to_string_lossy())
+            .unwrap_or_default();
         let full = fs::canonicalize(path).expect("a listed file exists");
         writeln!(out, "    ({stem:?}, include_str!({full:?})),").expect("writing to a string");
     }

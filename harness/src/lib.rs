@@ -2,4 +2,8 @@
 
 pub mod host;
 pub mod images;
+pub mod record;
+pub mod run;
+pub mod scenario;
 pub mod system;
+pub mod worker;

@@ -30,8 +30,13 @@ impl RunFolder {
         if dir.join("run.json").exists() || dir.join("history.jsonl").exists() {
             return Err(FolderError::Taken { path });
         }
-        fs::create_dir_all(dir.join("logs")).map_err(|cause| FolderError::Create { path: path.clone(), cause })?;
-        let dir = dir.canonicalize().map_err(|cause| FolderError::Create { path, cause })?;
+        fs::create_dir_all(dir.join("logs")).map_err(|cause| FolderError::Create {
+            path: path.clone(),
+            cause,
+        })?;
+        let dir = dir
+            .canonicalize()
+            .map_err(|cause| FolderError::Create { path, cause })?;
         Ok(RunFolder { dir })
     }
 
@@ -43,7 +48,9 @@ impl RunFolder {
         let leaf = format!("{name}-{run_id}");
         let folder = Self::at(&runs.join(&leaf))?;
         let staged = runs.join(format!(".latest-{run_id}"));
-        if std::os::unix::fs::symlink(&leaf, &staged).is_ok() && fs::rename(&staged, runs.join("latest")).is_err() {
+        if std::os::unix::fs::symlink(&leaf, &staged).is_ok()
+            && fs::rename(&staged, runs.join("latest")).is_err()
+        {
             let _ = fs::remove_file(&staged);
         }
         Ok(folder)

@@ -81,13 +81,21 @@ impl Recorder<File> {
     pub fn create(dir: &Path, started: Instant) -> Result<Self, RecordError> {
         let path = dir.join("history.jsonl");
         let open = |path: &Path| {
-            OpenOptions::new().create(true).truncate(true).write(true).open(path)
-                .map_err(|cause| RecordError::Open { path: path.display().to_string(), cause })
+            OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(path)
+                .map_err(|cause| RecordError::Open {
+                    path: path.display().to_string(),
+                    cause,
+                })
         };
         let out = open(&path)?;
         let reserve = dir.join(".reserve");
         // A file system without fallocate only loses the reserve, not the run.
-        let kept = open(&reserve).is_ok_and(|f| nix::fcntl::posix_fallocate(&f, 0, RESERVE as i64).is_ok());
+        let kept = open(&reserve)
+            .is_ok_and(|f| nix::fcntl::posix_fallocate(&f, 0, RESERVE as i64).is_ok());
         let mut recorder = Self::over(out, path, started);
         if kept {
             recorder.reserve = Some(reserve);
@@ -100,7 +108,15 @@ impl Recorder<File> {
 
 impl<W: Write> Recorder<W> {
     fn over(out: W, path: PathBuf, started: Instant) -> Self {
-        Recorder { out, path, pending: Vec::with_capacity(64 << 10), started, next: 0, last: 0, reserve: None }
+        Recorder {
+            out,
+            path,
+            pending: Vec::with_capacity(64 << 10),
+            started,
+            next: 0,
+            last: 0,
+            reserve: None,
+        }
     }
 
     /// Nanoseconds since the run began.
@@ -129,7 +145,10 @@ impl<W: Write> Recorder<W> {
 
     /// Stamp of the event recorded last.
     pub fn latest(&self) -> Stamp {
-        Stamp { index: self.next.saturating_sub(1), time: self.last }
+        Stamp {
+            index: self.next.saturating_sub(1),
+            time: self.last,
+        }
     }
 
     /// Number of events recorded.
@@ -164,7 +183,9 @@ impl<W: Write> Recorder<W> {
             self.free_reserve();
             let path = self.path.display().to_string();
             match cause.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => RecordError::Full { path },
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    RecordError::Full { path }
+                }
                 _ => RecordError::Write { path, cause },
             }
         })
@@ -222,7 +243,11 @@ mod tests {
         let mut r = Recorder::create(dir.path(), Instant::now()).unwrap();
         assert!(dir.path().join(".reserve").exists());
         let events: Vec<Event> = (0..100).map(|n| r.record(draft(n))).collect();
-        assert!(events.windows(2).all(|w| w[0].index + 1 == w[1].index && w[0].time <= w[1].time));
+        assert!(
+            events
+                .windows(2)
+                .all(|w| w[0].index + 1 == w[1].index && w[0].time <= w[1].time)
+        );
         r.close().unwrap();
         assert!(!dir.path().join(".reserve").exists());
         let text = std::fs::read_to_string(dir.path().join("history.jsonl")).unwrap();
@@ -232,17 +257,30 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_said_once_and_nothing_is_lost_when_room_comes_back() {
-        let mut r = Recorder::over(Disk { taken: vec![], room: 150 }, "history.jsonl".into(), Instant::now());
+        let mut r = Recorder::over(
+            Disk {
+                taken: vec![],
+                room: 150,
+            },
+            "history.jsonl".into(),
+            Instant::now(),
+        );
         for n in 0..5 {
             r.record(draft(n));
         }
         let error = r.flush().unwrap_err().to_string();
-        assert!(error.starts_with("the disk is full while recording history.jsonl"), "{error}");
+        assert!(
+            error.starts_with("the disk is full while recording history.jsonl"),
+            "{error}"
+        );
         r.record(draft(5));
         r.out.room = 10_000;
         r.close().unwrap();
         let text = String::from_utf8(std::mem::take(&mut r.out.taken)).unwrap();
-        let indexes: Vec<&str> = text.lines().map(|l| l.split([':', ',']).nth(1).unwrap()).collect();
+        let indexes: Vec<&str> = text
+            .lines()
+            .map(|l| l.split([':', ',']).nth(1).unwrap())
+            .collect();
         assert_eq!(indexes, ["0", "1", "2", "3", "4", "5"]);
     }
 }

@@ -4,7 +4,9 @@
 use std::sync::{Arc, LazyLock};
 
 use fencepost_history::{EventType, Process, Value, names};
-use fencepost_workloads::protocol::{Answer, Claim, Fence, Hold, Item, Mode, Op, OpName, WorkerEvent};
+use fencepost_workloads::protocol::{
+    Answer, Claim, Fence, Hold, Item, Mode, Op, OpName, WorkerEvent,
+};
 
 use crate::record::{Draft, Stamp};
 
@@ -17,9 +19,9 @@ macro_rules! words {
 }
 
 words!(
-    worker, owner, fence, mode, ttl_ms, wait_ms, permits, value, prev, element, held, grants, key, reason, after, index,
-    time, ok, process, name, state, exclusive, shared, semaphore, reached, go, acquire, renew, release, read, write, add,
-    claims, lost, queued, point,
+    worker, owner, fence, mode, ttl_ms, wait_ms, permits, value, prev, element, held, grants, key,
+    reason, after, index, time, ok, process, name, state, exclusive, shared, semaphore, reached,
+    go, acquire, renew, release, read, write, add, claims, lost, queued, point,
 );
 
 type Members = Vec<(Arc<str>, Value)>;
@@ -135,18 +137,33 @@ pub fn completion(process: u64, f: &Arc<str>, key: &Arc<str>, answer: &Answer) -
             ]);
             (EventType::Ok, value, None)
         }
-        Answer::Renewed { ttl_ms } => {
-            (EventType::Ok, Value::Map(vec![(w.ttl_ms.clone(), millis(*ttl_ms))]), None)
-        }
-        Answer::Released { held } => (EventType::Ok, Value::Map(vec![(w.held.clone(), Value::Bool(*held))]), None),
-        Answer::Value(item) => {
-            (EventType::Ok, Value::Map(vec![(w.value.clone(), Item::to_history(item.as_ref()))]), None)
-        }
+        Answer::Renewed { ttl_ms } => (
+            EventType::Ok,
+            Value::Map(vec![(w.ttl_ms.clone(), millis(*ttl_ms))]),
+            None,
+        ),
+        Answer::Released { held } => (
+            EventType::Ok,
+            Value::Map(vec![(w.held.clone(), Value::Bool(*held))]),
+            None,
+        ),
+        Answer::Value(item) => (
+            EventType::Ok,
+            Value::Map(vec![(w.value.clone(), Item::to_history(item.as_ref()))]),
+            None,
+        ),
         Answer::Done | Answer::Hello(_) | Answer::Claims(_) => (EventType::Ok, Value::Null, None),
         Answer::Fail(e) => (EventType::Fail, Value::Null, Some(e.clone())),
         Answer::Info(e) => (EventType::Info, Value::Null, Some(e.clone())),
     };
-    Draft { process: Process::Client(process), kind, f: f.clone(), key: Some(key.clone()), value, error }
+    Draft {
+        process: Process::Client(process),
+        kind,
+        f: f.clone(),
+        key: Some(key.clone()),
+        value,
+        error,
+    }
 }
 
 /// The completion of an operation whose answer never came.
@@ -167,15 +184,30 @@ pub fn claims(worker: &Arc<str>, claims: &[Claim]) -> Draft {
             ])
         })
         .collect();
-    named(worker, &w.claims, None, vec![(w.grants.clone(), Value::List(grants))])
+    named(
+        worker,
+        &w.claims,
+        None,
+        vec![(w.grants.clone(), Value::List(grants))],
+    )
 }
 
 /// What a worker said unasked about a grant of its own; `None` for points and queues.
 pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Option<Draft> {
     let w = &*WORDS;
-    let after = Value::Map(vec![(w.index.clone(), int(after.index)), (w.time.clone(), int(after.time))]);
+    let after = Value::Map(vec![
+        (w.index.clone(), int(after.index)),
+        (w.time.clone(), int(after.time)),
+    ]);
     match event {
-        WorkerEvent::Renew { key, owner, fence: n, ok, ttl_ms, .. } => {
+        WorkerEvent::Renew {
+            key,
+            owner,
+            fence: n,
+            ok,
+            ttl_ms,
+            ..
+        } => {
             let members = vec![
                 (w.owner.clone(), Value::Str(owner.clone())),
                 (w.fence.clone(), fence(*n)),
@@ -185,7 +217,13 @@ pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Opti
             ];
             Some(named(worker, &w.renew, Some(key), members))
         }
-        WorkerEvent::Lost { key, owner, fence: n, reason, .. } => {
+        WorkerEvent::Lost {
+            key,
+            owner,
+            fence: n,
+            reason,
+            ..
+        } => {
             let members = vec![
                 (w.owner.clone(), Value::Str(owner.clone())),
                 (w.fence.clone(), fence(*n)),
@@ -199,7 +237,12 @@ pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Opti
 }
 
 pub fn queued(worker: &Arc<str>, key: &Arc<str>, process: u64) -> Draft {
-    named(worker, &WORDS.queued, Some(key), vec![(WORDS.process.clone(), int(process))])
+    named(
+        worker,
+        &WORDS.queued,
+        Some(key),
+        vec![(WORDS.process.clone(), int(process))],
+    )
 }
 
 /// A worker stands at a point, or goes on from it.
@@ -220,8 +263,10 @@ pub fn phase(name: &str) -> Draft {
 }
 
 pub fn exit(worker: &Arc<str>, reason: &str, expected: bool) -> Draft {
-    let value =
-        Value::Map(vec![("reason".into(), Value::Str(reason.into())), ("expected".into(), Value::Bool(expected))]);
+    let value = Value::Map(vec![
+        ("reason".into(), Value::Str(reason.into())),
+        ("expected".into(), Value::Bool(expected)),
+    ]);
     Draft::named(worker, names::EXIT, value)
 }
 
@@ -249,7 +294,12 @@ pub fn from_json(json: &serde_json::Value) -> Value {
         },
         J::String(s) => Value::Str(s.as_str().into()),
         J::Array(items) => Value::List(items.iter().map(from_json).collect()),
-        J::Object(members) => Value::Map(members.iter().map(|(k, v)| (k.as_str().into(), from_json(v))).collect()),
+        J::Object(members) => Value::Map(
+            members
+                .iter()
+                .map(|(k, v)| (k.as_str().into(), from_json(v)))
+                .collect(),
+        ),
     }
 }
 
@@ -272,7 +322,10 @@ mod tests {
             error: draft.error,
         };
         fencepost_history::json::write_event(&mut out, &event);
-        String::from_utf8(out).unwrap().trim_end().replace("{\"index\":0,\"time\":0,", "{")
+        String::from_utf8(out)
+            .unwrap()
+            .trim_end()
+            .replace("{\"index\":0,\"time\":0,", "{")
     }
 
     #[test]
@@ -289,13 +342,27 @@ mod tests {
             line(invocation(2, 7, &acquire).unwrap()),
             r#"{"process":7,"type":"invoke","f":"acquire","key":"L0","value":{"worker":2,"mode":"exclusive","ttl_ms":2000,"wait_ms":500}}"#
         );
-        let hold = Hold { client: 1, key: "L0".into(), owner: "o".into(), fence: Some(Fence(u64::MAX)) };
-        let write = Op::Write(Write { hold, value: Item::Int(4), prev: None, stop_at: None });
+        let hold = Hold {
+            client: 1,
+            key: "L0".into(),
+            owner: "o".into(),
+            fence: Some(Fence(u64::MAX)),
+        };
+        let write = Op::Write(Write {
+            hold,
+            value: Item::Int(4),
+            prev: None,
+            stop_at: None,
+        });
         assert_eq!(
             line(invocation(2, 7, &write).unwrap()),
             r#"{"process":7,"type":"invoke","f":"write","key":"L0","value":{"worker":2,"owner":"o","fence":18446744073709551615,"value":4,"prev":null}}"#
         );
-        let granted = Answer::Granted(Granted { owner: "o".into(), fence: Some(Fence(3)), ttl_ms: None });
+        let granted = Answer::Granted(Granted {
+            owner: "o".into(),
+            fence: Some(Fence(3)),
+            ttl_ms: None,
+        });
         assert_eq!(
             line(completion(7, &"acquire".into(), &"L0".into(), &granted)),
             r#"{"process":7,"type":"ok","f":"acquire","key":"L0","value":{"owner":"o","fence":3,"ttl_ms":null}}"#
@@ -320,7 +387,13 @@ mod tests {
             r#"{"process":"w1","type":"info","f":"lost","key":"L0","value":{"owner":"o","fence":null,"reason":"deadline","after":{"index":5,"time":6}}}"#
         );
         assert_eq!(
-            line(point(&"w0".into(), &"S".into(), &"before-store-write".into(), 3, true)),
+            line(point(
+                &"w0".into(),
+                &"S".into(),
+                &"before-store-write".into(),
+                3,
+                true
+            )),
             r#"{"process":"w0","type":"info","f":"point","key":"S","value":{"name":"before-store-write","process":3,"state":"go"}}"#
         );
     }

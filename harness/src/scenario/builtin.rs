@@ -5,7 +5,10 @@ const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.r
 
 /// Text of a built-in scenario.
 pub fn builtin(name: &str) -> Option<&'static str> {
-    BUILTIN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    BUILTIN
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, text)| *text)
 }
 
 /// All built-in scenarios as (name, text).
@@ -23,7 +26,8 @@ mod tests {
     fn every_built_in_scenario_parses_and_says_what_it_shows() {
         assert!(builtin("kleppmann-pause").is_some());
         for (name, text) in builtins() {
-            let s = parse(&format!("scenarios/{name}.toml"), text).unwrap_or_else(|e| panic!("{e}"));
+            let s =
+                parse(&format!("scenarios/{name}.toml"), text).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(s.name, name);
             assert!(s.about.len() > 20, "{name} says what it shows");
             assert!(!s.source.is_empty(), "{name} cites its source");

@@ -10,7 +10,12 @@ pub enum ScenarioError {
     Unreadable { path: String, cause: std::io::Error },
     /// `path:line:column: what`, with a suggestion where one is near.
     #[error("{path}:{line}:{column}: {what}")]
-    Syntax { path: String, line: usize, column: usize, what: String },
+    Syntax {
+        path: String,
+        line: usize,
+        column: usize,
+        what: String,
+    },
     #[error("{path}: {what}")]
     Value { path: String, what: String },
 }

@@ -115,6 +115,15 @@ pub struct Allow {
     pub min_grants: u64,
 }
 
+impl HostKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            HostKind::Local => "local",
+            HostKind::Docker => "docker",
+        }
+    }
+}
+
 impl Default for Scenario {
     fn default() -> Self {
         Scenario {
@@ -162,7 +171,12 @@ impl Default for Load {
 
 impl Default for Store {
     fn default() -> Self {
-        Store { kind: "witness".into(), fenced: true, raise_on_read: true, faulted: false }
+        Store {
+            kind: "witness".into(),
+            fenced: true,
+            raise_on_read: true,
+            faulted: false,
+        }
     }
 }
 
@@ -180,7 +194,11 @@ impl Default for Story {
 
 impl Default for Allow {
     fn default() -> Self {
-        Allow { freed_factor: 2.0, recovery: millis(10_000), min_grants: 10 }
+        Allow {
+            freed_factor: 2.0,
+            recovery: millis(10_000),
+            min_grants: 10,
+        }
     }
 }
 

@@ -7,20 +7,65 @@ const SHOWN: usize = 160;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WorkerError {
-    #[error("worker:{worker} printed line {line}, which is no line of the protocol ({why}): `{text}`; see docs/worker-protocol.md")]
-    Rubbish { worker: usize, line: u64, why: String, text: String },
-    #[error("worker:{worker} answered request {id} once more at line {line}, after its answer was read: `{text}`")]
-    Twice { worker: usize, line: u64, id: u64, text: String },
-    #[error("worker:{worker} speaks of request {id} at line {line}, but was never sent one: `{text}`")]
-    NotAsked { worker: usize, line: u64, id: u64, text: String },
-    #[error("worker:{worker} did not answer request {id} ({op}) within {ms} ms, and nothing paused it")]
-    Hung { worker: usize, id: u64, op: &'static str, ms: u64 },
-    #[error("worker:{worker} died: {how}; the last line it printed was line {line}; its standard error is in {log}")]
-    Died { worker: usize, line: u64, how: String, log: String },
+    #[error(
+        "worker:{worker} printed line {line}, which is no line of the protocol ({why}): `{text}`; see docs/worker-protocol.md"
+    )]
+    Rubbish {
+        worker: usize,
+        line: u64,
+        why: String,
+        text: String,
+    },
+    #[error(
+        "worker:{worker} answered request {id} once more at line {line}, after its answer was read: `{text}`"
+    )]
+    Twice {
+        worker: usize,
+        line: u64,
+        id: u64,
+        text: String,
+    },
+    #[error(
+        "worker:{worker} speaks of request {id} at line {line}, but was never sent one: `{text}`"
+    )]
+    NotAsked {
+        worker: usize,
+        line: u64,
+        id: u64,
+        text: String,
+    },
+    #[error(
+        "worker:{worker} did not answer request {id} ({op}) within {ms} ms, and nothing paused it"
+    )]
+    Hung {
+        worker: usize,
+        id: u64,
+        op: &'static str,
+        ms: u64,
+    },
+    #[error(
+        "worker:{worker} died: {how}; the last line it printed was line {line}; its standard error is in {log}"
+    )]
+    Died {
+        worker: usize,
+        line: u64,
+        how: String,
+        log: String,
+    },
     #[error("worker:{worker} speaks protocol {theirs}, this harness {ours}")]
-    Version { worker: usize, theirs: u32, ours: u32 },
-    #[error("worker:{worker} carries at most {most} clients, but the scenario wants {wanted}; set `clients` lower")]
-    TooFew { worker: usize, most: u32, wanted: u32 },
+    Version {
+        worker: usize,
+        theirs: u32,
+        ours: u32,
+    },
+    #[error(
+        "worker:{worker} carries at most {most} clients, but the scenario wants {wanted}; set `clients` lower"
+    )]
+    TooFew {
+        worker: usize,
+        most: u32,
+        wanted: u32,
+    },
     #[error("worker:{worker} refused to start: {why}")]
     Refused { worker: usize, why: String },
 }
@@ -28,7 +73,11 @@ pub enum WorkerError {
 /// A line for a message: lossy, without control characters, of bounded length.
 pub fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN * 4)]);
-    let mut out: String = text.chars().map(|c| if c.is_control() { '·' } else { c }).take(SHOWN).collect();
+    let mut out: String = text
+        .chars()
+        .map(|c| if c.is_control() { '·' } else { c })
+        .take(SHOWN)
+        .collect();
     if line.len() > out.len() {
         out.push('…');
     }

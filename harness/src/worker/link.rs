@@ -41,7 +41,14 @@ impl Link {
             let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
             fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
-        Ok(Link { stdin: Some(stdin.into()), stdout: stdout.into(), inbox: Vec::new(), from: 0, last: (0, 0), outbox: Vec::new() })
+        Ok(Link {
+            stdin: Some(stdin.into()),
+            stdout: stdout.into(),
+            inbox: Vec::new(),
+            from: 0,
+            last: (0, 0),
+            outbox: Vec::new(),
+        })
     }
 
     pub fn output(&self) -> BorrowedFd<'_> {
@@ -50,7 +57,11 @@ impl Link {
 
     /// The worker's input, when bytes wait for room in it.
     pub fn blocked_input(&self) -> Option<BorrowedFd<'_>> {
-        if self.outbox.is_empty() { None } else { self.stdin.as_ref().map(AsFd::as_fd) }
+        if self.outbox.is_empty() {
+            None
+        } else {
+            self.stdin.as_ref().map(AsFd::as_fd)
+        }
     }
 
     /// Where requests are appended until the next [`send`](Self::send).
@@ -142,7 +153,11 @@ mod tests {
     fn pipes() -> (Link, io::PipeReader, io::PipeWriter) {
         let (their_in, our_out) = io::pipe().unwrap();
         let (our_in, their_out) = io::pipe().unwrap();
-        (Link::new(our_out.into(), our_in.into()).unwrap(), their_in, their_out)
+        (
+            Link::new(our_out.into(), our_in.into()).unwrap(),
+            their_in,
+            their_out,
+        )
     }
 
     #[test]

@@ -29,11 +29,20 @@ pub struct Asked {
 /// What a worker said.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
-    Answer { asked: Asked, answer: Answer },
+    Answer {
+        asked: Asked,
+        answer: Answer,
+    },
     /// `after` resolved to a stamp.
-    Event { event: WorkerEvent, after: Stamp },
+    Event {
+        event: WorkerEvent,
+        after: Stamp,
+    },
     /// A point or `queued`, with the slot of the operation it names.
-    Of { event: WorkerEvent, slot: usize },
+    Of {
+        event: WorkerEvent,
+        slot: usize,
+    },
 }
 
 /// A running worker.
@@ -49,7 +58,15 @@ pub struct Session {
 
 impl Session {
     pub fn new(worker: usize, link: Link) -> Self {
-        Session { worker, link, next_id: 1, pending: HashMap::new(), stamps: VecDeque::new(), lines: 0, closed: false }
+        Session {
+            worker,
+            link,
+            next_id: 1,
+            pending: HashMap::new(),
+            stamps: VecDeque::new(),
+            lines: 0,
+            closed: false,
+        }
     }
 
     pub fn link(&self) -> &Link {
@@ -101,7 +118,11 @@ impl Session {
     /// could not run, up to `resumed`, does not count.
     pub fn overdue(&self, now: i64, resumed: i64) -> Option<(u64, Asked)> {
         let late = |a: &Asked| now.saturating_sub(a.sent.max(resumed)) > a.budget;
-        self.pending.iter().filter(|(_, a)| late(a)).map(|(id, a)| (*id, *a)).min_by_key(|(id, _)| *id)
+        self.pending
+            .iter()
+            .filter(|(_, a)| late(a))
+            .map(|(id, a)| (*id, *a))
+            .min_by_key(|(id, _)| *id)
     }
 
     pub fn asked(&self, id: u64) -> Option<&Asked> {
@@ -183,20 +204,38 @@ impl Session {
     /// Stamp of a request; the run's beginning when it is too long ago to be kept.
     fn stamp(&self, id: u64) -> Stamp {
         let first = self.next_id - self.stamps.len() as u64;
-        id.checked_sub(first).and_then(|n| self.stamps.get(n as usize)).copied().unwrap_or_default()
+        id.checked_sub(first)
+            .and_then(|n| self.stamps.get(n as usize))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn unasked(&self, id: u64) -> WorkerError {
         let (worker, line, text) = (self.worker, self.lines, shown(self.link.last_line()));
         if id > 0 && id < self.next_id {
-            WorkerError::Twice { worker, line, id, text }
+            WorkerError::Twice {
+                worker,
+                line,
+                id,
+                text,
+            }
         } else {
-            WorkerError::NotAsked { worker, line, id, text }
+            WorkerError::NotAsked {
+                worker,
+                line,
+                id,
+                text,
+            }
         }
     }
 
     fn rubbish(&self, why: String) -> WorkerError {
         let (worker, line, text) = (self.worker, self.lines, shown(self.link.last_line()));
-        WorkerError::Rubbish { worker, line, why, text }
+        WorkerError::Rubbish {
+            worker,
+            line,
+            why,
+            text,
+        }
     }
 }

@@ -18,13 +18,29 @@ fn fake() -> Fake {
     let (requests, our_out) = std::io::pipe().unwrap();
     let (our_in, answers) = std::io::pipe().unwrap();
     let link = Link::new(our_out.into(), our_in.into()).unwrap();
-    Fake { session: Session::new(3, link), requests, answers }
+    Fake {
+        session: Session::new(3, link),
+        requests,
+        answers,
+    }
 }
 
 impl Fake {
     fn ask(&mut self, n: u64) -> u64 {
-        let asked = Asked { op: OpName::Ping, slot: (n == 2).then_some(7), sent: 0, budget: 0 };
-        self.session.ask(Op::Ping, asked, Stamp { index: n * 10, time: n as i64 * 100 })
+        let asked = Asked {
+            op: OpName::Ping,
+            slot: (n == 2).then_some(7),
+            sent: 0,
+            budget: 0,
+        };
+        self.session.ask(
+            Op::Ping,
+            asked,
+            Stamp {
+                index: n * 10,
+                time: n as i64 * 100,
+            },
+        )
     }
 
     fn hears(&mut self, lines: &str) -> (Vec<Heard>, Option<WorkerError>) {
@@ -44,7 +60,10 @@ fn requests_leave_in_order_with_rising_ids() {
     f.session.hang_up();
     let mut text = String::new();
     f.requests.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "{\"id\":1,\"op\":\"ping\"}\n{\"id\":2,\"op\":\"ping\"}\n{\"go\":2}\n");
+    assert_eq!(
+        text,
+        "{\"id\":1,\"op\":\"ping\"}\n{\"id\":2,\"op\":\"ping\"}\n{\"go\":2}\n"
+    );
 }
 
 #[test]
@@ -64,7 +83,16 @@ fn after_is_the_stamp_of_the_request_it_names() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(afters, [Stamp { index: 20, time: 200 }, Stamp::default()]);
+    assert_eq!(
+        afters,
+        [
+            Stamp {
+                index: 20,
+                time: 200
+            },
+            Stamp::default()
+        ]
+    );
 }
 
 #[test]
@@ -73,7 +101,10 @@ fn points_find_the_slot_of_their_operation() {
     f.ask(1);
     f.ask(2);
     let (heard, _) = f.hears("{\"event\":\"point\",\"name\":\"before-store-write\",\"id\":2}\n");
-    let event = WorkerEvent::Point { name: "before-store-write".into(), id: 2 };
+    let event = WorkerEvent::Point {
+        name: "before-store-write".into(),
+        id: 2,
+    };
     assert_eq!(heard, [Heard::Of { event, slot: 7 }]);
 }
 
@@ -81,11 +112,26 @@ fn points_find_the_slot_of_their_operation() {
 fn every_misbehaviour_names_its_line() {
     let claims = "{\"id\":1,\"type\":\"ok\",\"value\":{\"claims\":[]}}\n";
     let cases = [
-        (claims.to_owned() + claims, "worker:3 answered request 1 once more at line 2, after"),
-        ("{\"id\":9,\"type\":\"ok\"}\n".into(), "worker:3 speaks of request 9 at line 1, but was never sent one"),
-        (claims.to_owned() + "hello\n", "worker:3 printed line 2, which is no line of the protocol (not a line"),
-        ("{\"id\":1,\"type\":\"ok\",\"value\":{}}\n".into(), "no valid answer to request 1: ok of ping lacks \"claims\""),
-        ("{\"event\":\"lost\",\"key\":\"k\",\"owner\":\"o\",\"after\":5}\n".into(), "speaks of request 5 at line 1"),
+        (
+            claims.to_owned() + claims,
+            "worker:3 answered request 1 once more at line 2, after",
+        ),
+        (
+            "{\"id\":9,\"type\":\"ok\"}\n".into(),
+            "worker:3 speaks of request 9 at line 1, but was never sent one",
+        ),
+        (
+            claims.to_owned() + "hello\n",
+            "worker:3 printed line 2, which is no line of the protocol (not a line",
+        ),
+        (
+            "{\"id\":1,\"type\":\"ok\",\"value\":{}}\n".into(),
+            "no valid answer to request 1: ok of ping lacks \"claims\"",
+        ),
+        (
+            "{\"event\":\"lost\",\"key\":\"k\",\"owner\":\"o\",\"after\":5}\n".into(),
+            "speaks of request 5 at line 1",
+        ),
         ("{\"event\":\"queued\",\"id\":1}\n".into(), "request 1"),
         ("\u{1}\u{2}\n".into(), "`··`"),
     ];
@@ -104,14 +150,27 @@ fn what_came_before_rubbish_is_kept_and_the_rest_is_abandoned() {
     f.ask(1);
     f.ask(2);
     let (heard, error) = f.hears("{\"id\":1,\"type\":\"ok\",\"value\":{\"claims\":[]}}\nrubbish\n");
-    assert!(matches!(&heard[..], [Heard::Answer { answer: Answer::Claims(c), .. }] if c.is_empty()));
+    assert!(
+        matches!(&heard[..], [Heard::Answer { answer: Answer::Claims(c), .. }] if c.is_empty())
+    );
     assert!(error.is_some());
-    assert_eq!(f.session.abandon().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        f.session
+            .abandon()
+            .iter()
+            .map(|(id, _)| *id)
+            .collect::<Vec<_>>(),
+        [2]
+    );
 }
 
 #[test]
 fn a_dead_worker_reads_as_closed() {
-    let Fake { mut session, answers, .. } = fake();
+    let Fake {
+        mut session,
+        answers,
+        ..
+    } = fake();
     drop(answers);
     assert_eq!(session.read(|_| {}).unwrap(), Reading::Closed);
 }

@@ -25,7 +25,9 @@ impl Core {
         };
         let s = &self.slots[slot];
         if self.phase == Phase::Load {
-            let point = self.scheduler.stop_at(s.worker as u32, Some(&s.key), self.since_load());
+            let point = self
+                .scheduler
+                .stop_at(s.worker as u32, Some(&s.key), self.since_load());
             *stop_at = point.map(Into::into);
         }
     }
@@ -67,8 +69,12 @@ impl Core {
     }
 
     fn go(&mut self, worker: usize, id: u64) {
-        let Some(session) = self.staff.sessions.get_mut(worker).and_then(Option::as_mut) else { return };
-        let Some(slot) = session.asked(id).and_then(|a| a.slot) else { return };
+        let Some(session) = self.staff.sessions.get_mut(worker).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(slot) = session.asked(id).and_then(|a| a.slot) else {
+            return;
+        };
         session.go(id);
         let name = self.staff.known[worker].process.clone();
         let (key, process) = (self.slots[slot].key.clone(), self.slots[slot].process);
@@ -77,15 +83,27 @@ impl Core {
     }
 
     /// Records what the nemesis reports, and lets the schedule go on.
-    pub(super) fn reported(&mut self, report: &Report, holds: bool, recorded: Option<oneshot::Sender<()>>) {
+    pub(super) fn reported(
+        &mut self,
+        report: &Report,
+        holds: bool,
+        recorded: Option<oneshot::Sender<()>>,
+    ) {
         let json = serde_json::to_value(report).unwrap_or_default();
         let nemesis: Arc<str> = fencepost_history::names::NEMESIS.into();
-        self.record(Draft::named(&nemesis, fencepost_history::names::FAULT, events::from_json(&json)));
+        self.record(Draft::named(
+            &nemesis,
+            fencepost_history::names::FAULT,
+            events::from_json(&json),
+        ));
         self.flush();
         if let Some(recorded) = recorded {
             let _ = recorded.send(());
         }
-        self.progress.set_note(format!("{} {} {}", report.fault, report.action, report.status));
+        self.progress.set_note(format!(
+            "{} {} {}",
+            report.fault, report.action, report.status
+        ));
         self.note_pauses(report);
         if report.status == "started" {
             return;
@@ -93,7 +111,9 @@ impl Core {
         self.acting = self.acting.saturating_sub(1);
         let now = self.since_load();
         if report.action == "install" {
-            let actions = self.scheduler.settled(&report.id, &report.affects, holds, now);
+            let actions = self
+                .scheduler
+                .settled(&report.id, &report.affects, holds, now);
             self.act(actions);
         } else {
             self.scheduler.healed(&report.id, now);
@@ -109,7 +129,9 @@ impl Core {
         let begins = report.action == "install" && report.status != "skipped";
         for id in &report.affects {
             let ProcId::Worker(worker) = id else { continue };
-            let Some(known) = self.staff.known.get_mut(*worker as usize) else { continue };
+            let Some(known) = self.staff.known.get_mut(*worker as usize) else {
+                continue;
+            };
             if begins && report.status == "started" {
                 known.pauses.push(report.id.clone());
             } else if !begins && report.status != "started" {

@@ -45,9 +45,22 @@ pub struct Figures {
 impl Default for Figures {
     fn default() -> Self {
         // Three digits from 1 µs to an hour: 200 kB in all.
-        let histogram = || Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("invariant: valid bounds");
-        let series = || Series { ok: 0, fail: 0, info: 0, latency: histogram() };
-        Figures { due: 0, ended: 0, busy: 0, requests: 0, load_ns: 0, series: TIMED.map(|_| series()).into() }
+        let histogram =
+            || Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("invariant: valid bounds");
+        let series = || Series {
+            ok: 0,
+            fail: 0,
+            info: 0,
+            latency: histogram(),
+        };
+        Figures {
+            due: 0,
+            ended: 0,
+            busy: 0,
+            requests: 0,
+            load_ns: 0,
+            series: TIMED.map(|_| series()).into(),
+        }
     }
 }
 
@@ -80,7 +93,11 @@ impl Figures {
 
     /// Name and figures of everything that was timed.
     pub fn timed(&self) -> impl Iterator<Item = (&'static str, &Series)> {
-        TIMED.iter().map(|(n, _)| *n).zip(&self.series).filter(|(_, s)| s.ok + s.fail + s.info > 0)
+        TIMED
+            .iter()
+            .map(|(n, _)| *n)
+            .zip(&self.series)
+            .filter(|(_, s)| s.ok + s.fail + s.info > 0)
     }
 
     /// Cycles a second that ended.
@@ -117,7 +134,11 @@ fn micros(ns: i64) -> u64 {
 }
 
 fn per_second(n: u64, ns: i64) -> f64 {
-    if ns <= 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
+    if ns <= 0 {
+        0.0
+    } else {
+        n as f64 * 1e9 / ns as f64
+    }
 }
 
 fn round(x: f64) -> f64 {
@@ -145,7 +166,10 @@ impl Progress {
     pub fn set(&self, figures: &Figures, phase: u8, elapsed_ns: i64) {
         self.cycles.store(figures.ended, Ordering::Relaxed);
         self.requests.store(figures.requests, Ordering::Relaxed);
-        self.elapsed_ms.store(u64::try_from(elapsed_ns / 1_000_000).unwrap_or(0), Ordering::Relaxed);
+        self.elapsed_ms.store(
+            u64::try_from(elapsed_ns / 1_000_000).unwrap_or(0),
+            Ordering::Relaxed,
+        );
         self.phase.store(phase, Ordering::Relaxed);
     }
 }
@@ -156,7 +180,12 @@ mod tests {
 
     #[test]
     fn rates_count_what_ended() {
-        let mut f = Figures { due: 100, ended: 50, load_ns: 2_000_000_000, ..Figures::default() };
+        let mut f = Figures {
+            due: 100,
+            ended: 50,
+            load_ns: 2_000_000_000,
+            ..Figures::default()
+        };
         f.answered(OpName::Acquire, &Answer::Done, 2_500_000);
         f.answered(OpName::Acquire, &Answer::Fail("busy".into()), 1);
         f.answered(OpName::Ping, &Answer::Done, 1);

@@ -13,7 +13,12 @@ impl Core {
     pub(super) fn attach(&mut self, worker: usize, link: Link, init: Box<Init>) {
         let mut session = Session::new(worker, link);
         let budget = self.patience();
-        let asked = Asked { op: OpName::Init, slot: None, sent: self.rec.now(), budget };
+        let asked = Asked {
+            op: OpName::Init,
+            slot: None,
+            sent: self.rec.now(),
+            budget,
+        };
         session.ask(Op::Init(init.clone()), asked, self.rec.latest());
         let known = &mut self.staff.known[worker];
         known.init = Some(init);
@@ -25,7 +30,9 @@ impl Core {
 
     /// Reads what a worker has said and takes it in.
     pub(super) fn hear(&mut self, worker: usize) {
-        let Some(mut session) = self.staff.sessions[worker].take() else { return };
+        let Some(mut session) = self.staff.sessions[worker].take() else {
+            return;
+        };
         let mut heard = Vec::new();
         let result = session.read(|h| heard.push(h));
         self.staff.sessions[worker] = Some(session);
@@ -56,7 +63,10 @@ impl Core {
                 self.record(events::claims(&process, &claims));
             }
             (None, Answer::Fail(why) | Answer::Info(why)) if asked.op == OpName::Init => {
-                self.worker_failed(WorkerError::Refused { worker, why: why.to_string() });
+                self.worker_failed(WorkerError::Refused {
+                    worker,
+                    why: why.to_string(),
+                });
             }
             (None, Answer::Fail(_) | Answer::Info(_)) => self.staff.known[worker].pinged = None,
             // The answer to `close`: the worker exits at the end of its input.
@@ -70,13 +80,29 @@ impl Core {
 
     fn greeted(&mut self, worker: usize, hello: Hello) {
         if hello.protocol != VERSION {
-            return self.worker_failed(WorkerError::Version { worker, theirs: hello.protocol, ours: VERSION });
+            return self.worker_failed(WorkerError::Version {
+                worker,
+                theirs: hello.protocol,
+                ours: VERSION,
+            });
         }
-        let wanted = self.staff.known[worker].init.as_ref().map_or(0, |i| i.clients);
+        let wanted = self.staff.known[worker]
+            .init
+            .as_ref()
+            .map_or(0, |i| i.clients);
         if hello.clients < wanted.min(1) {
-            return self.worker_failed(WorkerError::TooFew { worker, most: hello.clients, wanted });
+            return self.worker_failed(WorkerError::TooFew {
+                worker,
+                most: hello.clients,
+                wanted,
+            });
         }
-        let lacking: Vec<_> = self.scheduler.points().filter(|p| !hello.points.contains(p)).cloned().collect();
+        let lacking: Vec<_> = self
+            .scheduler
+            .points()
+            .filter(|p| !hello.points.contains(p))
+            .cloned()
+            .collect();
         for point in lacking {
             self.scheduler.lacks_point(worker as u32, &point);
         }
@@ -127,7 +153,6 @@ impl Core {
         match (op, answer) {
             (OpName::Acquire, Answer::Granted(_)) => {
                 self.board.answered(&key, worker, true);
-                self.slots[slot].grant = None;
             }
             (OpName::Acquire, _) => {
                 self.figures.busy += u64::from(matches!(answer, Answer::Fail(_)));
@@ -149,17 +174,30 @@ impl Core {
 
     fn grant_event(&mut self, worker: usize, event: &WorkerEvent, after: Stamp) {
         let process = self.staff.known[worker].process.clone();
-        let Some(draft) = events::grant_event(&process, event, after) else { return };
+        let Some(draft) = events::grant_event(&process, event, after) else {
+            return;
+        };
         self.record(draft);
         let (kind, key, owner) = match event {
             WorkerEvent::Lost { key, owner, .. } => (CueKind::Lost, key, owner),
-            WorkerEvent::Renew { key, owner, ok: Some(true), .. } => (CueKind::Renew, key, owner),
+            WorkerEvent::Renew {
+                key,
+                owner,
+                ok: Some(true),
+                ..
+            } => (CueKind::Renew, key, owner),
             _ => return,
         };
         if kind == CueKind::Lost {
             self.board.leaves(key, worker as u32);
         }
-        self.cue(kind, worker as u32, Some(key.clone()), Some(owner.clone()), None);
+        self.cue(
+            kind,
+            worker as u32,
+            Some(key.clone()),
+            Some(owner.clone()),
+            None,
+        );
     }
 
     fn slot_event(&mut self, worker: usize, slot: usize, event: WorkerEvent) {
@@ -173,7 +211,13 @@ impl Core {
             WorkerEvent::Point { name: point, id } => {
                 self.record(events::point(&name, &key, &point, process, false));
                 let owner = self.slots[slot].grant.as_ref().map(|g| g.owner.clone());
-                self.cue(CueKind::Point, worker as u32, Some(key), owner, Some((point, id)));
+                self.cue(
+                    CueKind::Point,
+                    worker as u32,
+                    Some(key),
+                    owner,
+                    Some((point, id)),
+                );
             }
             WorkerEvent::Renew { .. } | WorkerEvent::Lost { .. } => {}
         }
@@ -189,8 +233,16 @@ impl Core {
         if self.staff.known[worker].pinged.is_some() {
             return;
         }
-        let asked = Asked { op: OpName::Ping, slot: None, sent: now, budget: self.patience() };
-        let stamp = Stamp { index: self.rec.latest().index, time: now };
+        let asked = Asked {
+            op: OpName::Ping,
+            slot: None,
+            sent: now,
+            budget: self.patience(),
+        };
+        let stamp = Stamp {
+            index: self.rec.latest().index,
+            time: now,
+        };
         if let Some(session) = &mut self.staff.sessions[worker] {
             self.staff.known[worker].pinged = Some(session.ask(Op::Ping, asked, stamp));
         }
@@ -208,10 +260,15 @@ impl Core {
                 continue;
             }
             let resumed = known.resumed;
-            let Some(session) = &self.staff.sessions[worker] else { continue };
+            let Some(session) = &self.staff.sessions[worker] else {
+                continue;
+            };
             let late = session.overdue(now, resumed);
             if let Some((id, asked)) = late {
-                let (op, ms) = (events::word(asked.op), asked.budget.unsigned_abs() / 1_000_000);
+                let (op, ms) = (
+                    events::word(asked.op),
+                    asked.budget.unsigned_abs() / 1_000_000,
+                );
                 self.worker_failed(WorkerError::Hung { worker, id, op, ms });
                 self.gone(worker, "it hangs");
             }
@@ -231,15 +288,30 @@ impl Core {
             return;
         }
         // Its last words may still be in the pipe.
-        if self.staff.sessions[worker].as_ref().is_some_and(|s| !s.is_closed()) {
+        if self.staff.sessions[worker]
+            .as_ref()
+            .is_some_and(|s| !s.is_closed())
+        {
             self.hear(worker);
         }
         let expected = self.staff.known[worker].expect_exit || self.phase >= Phase::Closing;
         let process = self.staff.known[worker].process.clone();
         if !expected {
-            let line = self.staff.sessions[worker].as_ref().map_or(0, |s| s.lines());
-            let log = self.cfg.log_dir.join(format!("worker-{worker}.log")).display().to_string();
-            self.worker_failed(WorkerError::Died { worker, line, how: how.into(), log });
+            let line = self.staff.sessions[worker]
+                .as_ref()
+                .map_or(0, |s| s.lines());
+            let log = self
+                .cfg
+                .log_dir
+                .join(format!("worker-{worker}.log"))
+                .display()
+                .to_string();
+            self.worker_failed(WorkerError::Died {
+                worker,
+                line,
+                how: how.into(),
+                log,
+            });
         }
         self.record(events::exit(&process, how, expected));
         self.gone(worker, "its worker ended");
@@ -248,7 +320,9 @@ impl Core {
 
     /// Forgets a worker: what it was asked stays unknown.
     fn gone(&mut self, worker: usize, why: &str) {
-        let Some(mut session) = self.staff.sessions[worker].take() else { return };
+        let Some(mut session) = self.staff.sessions[worker].take() else {
+            return;
+        };
         let left = session.abandon();
         drop(session);
         let known = &mut self.staff.known[worker];
@@ -284,7 +358,9 @@ impl Core {
 
     pub(super) fn abandon_all(&mut self, why: &str) {
         for worker in 0..self.staff.sessions.len() {
-            let Some(session) = &mut self.staff.sessions[worker] else { continue };
+            let Some(session) = &mut self.staff.sessions[worker] else {
+                continue;
+            };
             for (_, asked) in session.abandon() {
                 if let Some(slot) = asked.slot {
                     self.give_up(slot, asked.op, why);
@@ -300,7 +376,12 @@ impl Core {
         let stamp = self.rec.latest();
         for session in self.staff.sessions.iter_mut().flatten() {
             session.abandon();
-            let asked = Asked { op: OpName::Close, slot: None, sent: now, budget: i64::MAX };
+            let asked = Asked {
+                op: OpName::Close,
+                slot: None,
+                sent: now,
+                budget: i64::MAX,
+            };
             session.ask(Op::Close, asked, stamp);
         }
     }

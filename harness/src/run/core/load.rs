@@ -35,7 +35,14 @@ impl Pacer {
     /// `rate` cycles a second over `locks` locks; a rate of 0 never arrives.
     pub fn new(rate: f64, locks: u32, seed: u64) -> Self {
         let interval = if rate > 0.0 { 1e9 / rate } else { 0.0 };
-        Pacer { interval, locks, rng: ChaCha8Rng::seed_from_u64(seed), drawn: 0, next: None, start: 0 }
+        Pacer {
+            interval,
+            locks,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            drawn: 0,
+            next: None,
+            start: 0,
+        }
     }
 
     pub fn start(&mut self, at: i64) {
@@ -53,7 +60,10 @@ impl Pacer {
         let place: f64 = self.rng.random();
         let at = self.start + ((self.drawn as f64 + place) * self.interval) as i64;
         self.drawn += 1;
-        self.next = Some(Arrival { at, lock: self.rng.random_range(0..self.locks) });
+        self.next = Some(Arrival {
+            at,
+            lock: self.rng.random_range(0..self.locks),
+        });
     }
 
     /// The next arrival if it is due.
@@ -114,13 +124,21 @@ impl Core {
         self.load_began = self.rec.now();
         self.enter(Phase::Load);
         self.pacer.start(self.load_began);
-        let ready: Vec<usize> = (0..self.slots.len()).filter(|s| self.slots[*s].step == Step::Idle).collect();
-        let mut load: Vec<usize> = ready.iter().copied().filter(|s| self.slot_role(*s) == Role::Load).collect();
+        let ready: Vec<usize> = (0..self.slots.len())
+            .filter(|s| self.slots[*s].step == Step::Idle)
+            .collect();
+        let mut load: Vec<usize> = ready
+            .iter()
+            .copied()
+            .filter(|s| self.slot_role(*s) == Role::Load)
+            .collect();
         // Neighbours in the queue are of different workers, so that a low rate reaches all of them.
         load.sort_by_key(|s| (self.slots[*s].client, self.slots[*s].worker));
         self.idle = load.into();
-        for slot in ready.into_iter().filter(|s| self.slots[*s].role == Role::Story) {
-            self.tell_story_later(slot);
+        for slot in ready {
+            if self.slot_role(slot) == Role::Story {
+                self.tell_story_later(slot);
+            }
         }
     }
 
@@ -166,14 +184,24 @@ impl Core {
         s.key = key;
         s.cycle_start = arrival.at;
         s.op_start = arrival.at;
-        let op = s.begin(self.cfg.mode, self.cfg.ttl_ms, self.cfg.wait.as_millis() as u64, self.cfg.permits);
+        let op = s.begin(
+            self.cfg.mode,
+            self.cfg.ttl_ms,
+            self.cfg.wait.as_millis() as u64,
+            self.cfg.permits,
+        );
         self.ask(slot, op);
     }
 
     /// The next cycle of a story's client.
     pub(super) fn tell_story(&mut self, slot: usize) {
-        let Some(story) = self.cfg.story.clone() else { return };
-        if self.phase < Phase::Load || self.phase >= Phase::Drain || self.slots[slot].step != Step::Idle {
+        let Some(story) = self.cfg.story.clone() else {
+            return;
+        };
+        if self.phase < Phase::Load
+            || self.phase >= Phase::Drain
+            || self.slots[slot].step != Step::Idle
+        {
             return;
         }
         let now = self.rec.now();
@@ -183,7 +211,12 @@ impl Core {
         s.work = work;
         s.cycle_start = now;
         s.op_start = now;
-        let op = s.begin(self.cfg.mode, self.cfg.ttl_ms, story.wait.as_millis() as u64, self.cfg.permits);
+        let op = s.begin(
+            self.cfg.mode,
+            self.cfg.ttl_ms,
+            story.wait.as_millis() as u64,
+            self.cfg.permits,
+        );
         self.ask(slot, op);
     }
 
@@ -191,7 +224,8 @@ impl Core {
         let Some(story) = &self.cfg.story else { return };
         let pause = story.pause.draw(self.cfg.ttl, &mut self.rng).as_nanos() as i64;
         let process = self.slots[slot].process;
-        self.timers.set(self.rec.now() + pause, Timer::Again { slot, process });
+        self.timers
+            .set(self.rec.now() + pause, Timer::Again { slot, process });
     }
 
     pub(super) fn worked(&mut self, slot: usize, process: u64) {
@@ -208,9 +242,14 @@ impl Core {
     pub(super) fn ask(&mut self, slot: usize, mut op: Op) {
         let (worker, process) = (self.slots[slot].worker, self.slots[slot].process);
         self.stop_at_point(slot, &mut op);
-        let Some(draft) = events::invocation(worker, process, &op) else { return };
+        let Some(draft) = events::invocation(worker, process, &op) else {
+            return;
+        };
         let event = self.record(draft);
-        let stamp = crate::record::Stamp { index: event.index, time: event.time };
+        let stamp = crate::record::Stamp {
+            index: event.index,
+            time: event.time,
+        };
         if matches!(op, Op::Write(_) | Op::Add(_)) {
             self.next_value += 1;
         }
@@ -221,7 +260,12 @@ impl Core {
             self.board.waits(&key, worker as u32);
             self.cue_of(fencepost_nemesis::schedule::CueKind::Acquire, slot);
         }
-        let asked = Asked { op: name, slot: Some(slot), sent: event.time, budget: self.patience() };
+        let asked = Asked {
+            op: name,
+            slot: Some(slot),
+            sent: event.time,
+            budget: self.patience(),
+        };
         match self.staff.sessions[worker].as_mut() {
             Some(session) => drop(session.ask(op, asked, stamp)),
             None => self.answered(slot, name, &Answer::Info("its worker is gone".into())),
@@ -233,7 +277,8 @@ impl Core {
             Next::Ask(op) => self.ask(slot, op),
             Next::Work => {
                 let (work, process) = (self.slots[slot].work, self.slots[slot].process);
-                self.timers.set(self.rec.now() + work, Timer::Worked { slot, process });
+                self.timers
+                    .set(self.rec.now() + work, Timer::Worked { slot, process });
             }
             Next::Over { whole } => self.cycle_over(slot, whole),
         }
@@ -244,7 +289,8 @@ impl Core {
             Role::Load => {
                 self.figures.ended += 1;
                 if whole {
-                    self.figures.cycled(self.rec.now() - self.slots[slot].cycle_start);
+                    self.figures
+                        .cycled(self.rec.now() - self.slots[slot].cycle_start);
                 }
                 self.idle.push_back(slot);
             }
@@ -254,7 +300,11 @@ impl Core {
 
     /// Whether no client has anything under way.
     pub(super) fn at_rest(&self) -> bool {
-        self.acting == 0 && self.slots.iter().all(|s| matches!(s.step, Step::Idle | Step::Parked))
+        self.acting == 0
+            && self
+                .slots
+                .iter()
+                .all(|s| matches!(s.step, Step::Idle | Step::Parked))
     }
 }
 

@@ -16,8 +16,8 @@ mod timers;
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_nemesis::schedule::{Action, Scheduler};
@@ -26,7 +26,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::{mpsc as tokio_mpsc, oneshot};
 
-use crate::record::{Draft, RecordError, Recorder};
+use crate::record::{Draft, Recorder};
 use crate::scenario::Workload;
 use crate::worker::{Link, WorkerError};
 
@@ -61,7 +61,7 @@ pub struct Settings {
     pub duration: i64,
     pub calm: i64,
     pub story: Option<Story>,
-    /// End the run at the first write that a fence should have refused.
+    /// Where the standard error of workers goes, for messages.
     pub log_dir: std::path::PathBuf,
 }
 
@@ -78,14 +78,27 @@ pub struct Story {
 /// What others ask of the core.
 pub enum Command {
     /// A worker was started (again).
-    Attach { worker: usize, link: Link, init: Box<Init> },
+    Attach {
+        worker: usize,
+        link: Link,
+        init: Box<Init>,
+    },
     /// All is set up: the load begins.
     Load,
     /// A fault's report, to be recorded; `holds` says whether something has to be healed later.
-    Report { report: Box<fencepost_nemesis::Report>, holds: bool, recorded: Option<oneshot::Sender<()>> },
+    Report {
+        report: Box<fencepost_nemesis::Report>,
+        holds: bool,
+        recorded: Option<oneshot::Sender<()>>,
+    },
     /// This worker is about to be killed by a fault.
-    ExpectExit { worker: usize },
-    Exited { worker: usize, how: String },
+    ExpectExit {
+        worker: usize,
+    },
+    Exited {
+        worker: usize,
+        how: String,
+    },
     /// End in order, now.
     Interrupt,
     /// Something that the run rests on has failed: end in order.
@@ -224,7 +237,14 @@ impl Core {
             commands,
             wakes,
         };
-        Ok(Wiring { core, handle: CoreHandle { commands: tx, waker }, notices: notices_rx })
+        Ok(Wiring {
+            core,
+            handle: CoreHandle {
+                commands: tx,
+                waker,
+            },
+            notices: notices_rx,
+        })
     }
 
     /// Runs until the workers are gone.
@@ -271,9 +291,17 @@ impl Core {
             }
         }
         for session in self.staff.sessions.iter_mut().flatten() {
-            if self.mute { session.hang_up() } else { session.send() }
+            if self.mute {
+                session.hang_up()
+            } else {
+                session.send()
+            }
         }
-        let elapsed = if self.load_began == 0 { 0 } else { self.rec.now() - self.load_began };
+        let elapsed = if self.load_began == 0 {
+            0
+        } else {
+            self.rec.now() - self.load_began
+        };
         self.progress.set(&self.figures, self.phase as u8, elapsed);
     }
 
@@ -302,7 +330,11 @@ impl Core {
         match command {
             Command::Attach { worker, link, init } => self.attach(worker, link, init),
             Command::Load => self.begin_load(),
-            Command::Report { report, holds, recorded } => self.reported(&report, holds, recorded),
+            Command::Report {
+                report,
+                holds,
+                recorded,
+            } => self.reported(&report, holds, recorded),
             Command::ExpectExit { worker } => self.staff.expect_exit(worker),
             Command::Exited { worker, how } => self.exited(worker, &how),
             Command::Interrupt => {
@@ -347,7 +379,11 @@ impl Core {
             Phase::Calm if hurried || in_phase >= self.cfg.calm => self.enter(Phase::Drain),
             Phase::Calm => {}
             Phase::Drain => {
-                let limit = if hurried { self.patience().min(5_000_000_000) } else { self.patience() };
+                let limit = if hurried {
+                    self.patience().min(5_000_000_000)
+                } else {
+                    self.patience()
+                };
                 if self.staff.all_gone() || self.at_rest() || in_phase > limit || self.mute {
                     self.abandon_all("no answer when the run ended");
                     self.enter(Phase::Closing);
@@ -364,7 +400,11 @@ impl Core {
 
     /// Longest time that any one operation may take before its worker counts as hung.
     fn patience(&self) -> i64 {
-        let wait = self.cfg.story.as_ref().map_or(self.cfg.wait, |s| s.wait.max(self.cfg.wait));
+        let wait = self
+            .cfg
+            .story
+            .as_ref()
+            .map_or(self.cfg.wait, |s| s.wait.max(self.cfg.wait));
         let work = crate::scenario::longest(&self.cfg.work, self.cfg.ttl);
         (wait + work + self.cfg.timeout * 3 + Duration::from_secs(2)).as_nanos() as i64
     }
@@ -378,9 +418,3 @@ impl Core {
 fn lock_name(n: u32) -> Arc<str> {
     format!("L{n}").into()
 }
-
-/// The error of a recorder, for a run that has not begun.
-pub type SetupError = RecordError;
-
-#[allow(dead_code)]
-type Shared<T> = Arc<Mutex<T>>;

@@ -41,7 +41,13 @@ pub fn waker() -> io::Result<(Waker, Wakes)> {
     theirs.set_nonblocking(true)?;
     ours.set_nonblocking(true)?;
     let raised = Arc::new(AtomicBool::new(false));
-    Ok((Waker { raised: raised.clone(), pipe: Arc::new(theirs) }, Wakes { raised, pipe: ours }))
+    Ok((
+        Waker {
+            raised: raised.clone(),
+            pipe: Arc::new(theirs),
+        },
+        Wakes { raised, pipe: ours },
+    ))
 }
 
 impl Wakes {
@@ -56,7 +62,9 @@ impl Wakes {
         let mut places = Vec::with_capacity(sessions.len());
         let mut fds = vec![PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
         for (at, session) in sessions.iter().enumerate() {
-            let Some(s) = session.as_ref().filter(|s| !s.is_closed()) else { continue };
+            let Some(s) = session.as_ref().filter(|s| !s.is_closed()) else {
+                continue;
+            };
             fds.push(PollFd::new(s.link().output(), PollFlags::POLLIN));
             places.push(Some(at));
             if let Some(fd) = s.link().blocked_input() {
@@ -70,7 +78,12 @@ impl Wakes {
         }
         let happened = |fd: &PollFd| fd.any().unwrap_or(true);
         let woken = happened(&fds[0]);
-        let ready = fds[1..].iter().zip(&places).filter(|(fd, _)| happened(fd)).filter_map(|(_, at)| *at).collect();
+        let ready = fds[1..]
+            .iter()
+            .zip(&places)
+            .filter(|(fd, _)| happened(fd))
+            .filter_map(|(_, at)| *at)
+            .collect();
         if woken {
             self.take();
         }

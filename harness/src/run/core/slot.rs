@@ -76,16 +76,31 @@ pub enum Next {
     /// Work, then [`Slot::worked`].
     Work,
     /// The cycle is over: ran through, or ended early.
-    Over { whole: bool },
+    Over {
+        whole: bool,
+    },
 }
 
 impl Slot {
     /// Begins a cycle.
-    pub fn begin(&mut self, mode: Mode, ttl_ms: Option<u64>, wait_ms: u64, permits: Option<u32>) -> Op {
+    pub fn begin(
+        &mut self,
+        mode: Mode,
+        ttl_ms: Option<u64>,
+        wait_ms: u64,
+        permits: Option<u32>,
+    ) -> Op {
         self.step = Step::Acquiring;
         self.grant = None;
         self.read = None;
-        Op::Acquire(Acquire { client: self.client, key: self.key.clone(), mode, ttl_ms, wait_ms, permits })
+        Op::Acquire(Acquire {
+            client: self.client,
+            key: self.key.clone(),
+            mode,
+            ttl_ms,
+            wait_ms,
+            permits,
+        })
     }
 
     /// Takes the answer to its pending operation in. `fresh` is a value that no one else writes.
@@ -99,7 +114,11 @@ impl Slot {
             (Step::Reading, Answer::Value(item)) => {
                 self.read = item.clone();
                 self.step = Step::Working;
-                if self.work > 0 { Next::Work } else { self.worked(fresh) }
+                if self.work > 0 {
+                    Next::Work
+                } else {
+                    self.worked(fresh)
+                }
             }
             (Step::Reading | Step::Writing, _) => self.release(),
             (Step::Releasing, Answer::Released { .. }) => self.over(true),
@@ -108,7 +127,9 @@ impl Slot {
     }
 
     fn under_grant(&mut self, fresh: i64) -> Next {
-        let Some(hold) = self.hold() else { return self.over(false) };
+        let Some(hold) = self.hold() else {
+            return self.over(false);
+        };
         match self.job {
             Job::Update => {
                 self.step = Step::Reading;
@@ -117,7 +138,12 @@ impl Slot {
             Job::Add => {
                 self.step = Step::Writing;
                 let work_ms = u64::try_from(self.work / 1_000_000).unwrap_or(0);
-                Next::Ask(Op::Add(Add { hold, element: Item::Int(fresh), work_ms, stop_at: None }))
+                Next::Ask(Op::Add(Add {
+                    hold,
+                    element: Item::Int(fresh),
+                    work_ms,
+                    stop_at: None,
+                }))
             }
             // A job of nothing still holds the lock for as long as it works.
             Job::Nothing if self.work > 0 => {
@@ -133,13 +159,22 @@ impl Slot {
         if self.job == Job::Nothing {
             return self.release();
         }
-        let Some(hold) = self.hold() else { return self.over(false) };
+        let Some(hold) = self.hold() else {
+            return self.over(false);
+        };
         self.step = Step::Writing;
-        Next::Ask(Op::Write(Write { hold, value: Item::Int(fresh), prev: self.read.clone(), stop_at: None }))
+        Next::Ask(Op::Write(Write {
+            hold,
+            value: Item::Int(fresh),
+            prev: self.read.clone(),
+            stop_at: None,
+        }))
     }
 
     fn release(&mut self) -> Next {
-        let Some(hold) = self.hold() else { return self.over(false) };
+        let Some(hold) = self.hold() else {
+            return self.over(false);
+        };
         self.step = Step::Releasing;
         Next::Ask(Op::Release(hold))
     }
@@ -152,7 +187,12 @@ impl Slot {
 
     fn hold(&self) -> Option<Hold> {
         let g = self.grant.as_ref()?;
-        Some(Hold { client: self.client, key: self.key.clone(), owner: g.owner.clone(), fence: g.fence })
+        Some(Hold {
+            client: self.client,
+            key: self.key.clone(),
+            owner: g.owner.clone(),
+            fence: g.fence,
+        })
     }
 }
 
@@ -179,7 +219,11 @@ mod tests {
     }
 
     fn granted() -> Answer {
-        Answer::Granted(Granted { owner: "o".into(), fence: Some(Fence(9)), ttl_ms: Some(2000) })
+        Answer::Granted(Granted {
+            owner: "o".into(),
+            fence: Some(Fence(9)),
+            ttl_ms: Some(2000),
+        })
     }
 
     fn names(mut s: Slot, answers: &[Answer]) -> Vec<String> {
@@ -203,7 +247,12 @@ mod tests {
     #[test]
     fn an_update_reads_works_writes_and_releases() {
         let released = Answer::Released { held: true };
-        let all = [granted(), Answer::Value(Some(Item::Int(3))), Answer::Done, released];
+        let all = [
+            granted(),
+            Answer::Value(Some(Item::Int(3))),
+            Answer::Done,
+            released,
+        ];
         let wanted = ["Acquire", "Read", "work", "Write", "Release", "over true"];
         assert_eq!(names(slot(Job::Update, 1), &all), wanted);
     }
@@ -216,16 +265,31 @@ mod tests {
         let Next::Ask(Op::Write(w)) = s.answered(&Answer::Value(Some(Item::Int(3))), 5) else {
             panic!("a write follows at once when there is no work");
         };
-        assert_eq!((w.value, w.prev, w.hold.fence), (Item::Int(5), Some(Item::Int(3)), Some(Fence(9))));
+        assert_eq!(
+            (w.value, w.prev, w.hold.fence),
+            (Item::Int(5), Some(Item::Int(3)), Some(Fence(9)))
+        );
     }
 
     #[test]
     fn the_lock_is_released_whatever_became_of_the_work() {
         let info = Answer::Info("timeout".into());
-        assert_eq!(names(slot(Job::Update, 0), &[granted(), info.clone()]), ["Acquire", "Read", "Release"]);
+        assert_eq!(
+            names(slot(Job::Update, 0), &[granted(), info.clone()]),
+            ["Acquire", "Read", "Release"]
+        );
         let refused = Answer::Fail("stale-fence".into());
-        assert_eq!(names(slot(Job::Add, 0), &[granted(), refused]), ["Acquire", "Add", "Release"]);
-        assert_eq!(names(slot(Job::Nothing, 0), &[granted()]), ["Acquire", "Release"]);
-        assert_eq!(names(slot(Job::Update, 0), &[info]), ["Acquire", "over false"]);
+        assert_eq!(
+            names(slot(Job::Add, 0), &[granted(), refused]),
+            ["Acquire", "Add", "Release"]
+        );
+        assert_eq!(
+            names(slot(Job::Nothing, 0), &[granted()]),
+            ["Acquire", "Release"]
+        );
+        assert_eq!(
+            names(slot(Job::Update, 0), &[info]),
+            ["Acquire", "over false"]
+        );
     }
 }

@@ -35,8 +35,14 @@ pub struct Staff {
 
 impl Staff {
     pub fn new(workers: usize) -> Self {
-        let known = |n: usize| Known { process: format!("w{n}").into(), ..Known::default() };
-        Staff { sessions: (0..workers).map(|_| None).collect(), known: (0..workers).map(known).collect() }
+        let known = |n: usize| Known {
+            process: format!("w{n}").into(),
+            ..Known::default()
+        };
+        Staff {
+            sessions: (0..workers).map(|_| None).collect(),
+            known: (0..workers).map(known).collect(),
+        }
     }
 
     pub fn is_paused(&self, worker: usize) -> bool {
@@ -78,7 +84,10 @@ struct Seats {
 
 impl Board {
     pub fn new(locks: u32) -> Self {
-        Board { locks: (0..locks).map(lock_name).collect(), state: Mutex::new(HashMap::new()) }
+        Board {
+            locks: (0..locks).map(lock_name).collect(),
+            state: Mutex::new(HashMap::new()),
+        }
     }
 
     /// Name of a lock of the load.
@@ -92,7 +101,9 @@ impl Board {
     }
 
     fn with<T: Default>(&self, key: &Arc<str>, f: impl FnOnce(&mut Seats) -> T) -> T {
-        let Ok(mut state) = self.state.lock() else { return T::default() };
+        let Ok(mut state) = self.state.lock() else {
+            return T::default();
+        };
         if let Some(seats) = state.get_mut(key) {
             return f(seats);
         }
@@ -151,7 +162,10 @@ mod tests {
         let board = Board::new(2);
         let key: Arc<str> = "L0".into();
         board.waits(&key, 1);
-        assert_eq!((board.holder(Some("L0")), board.waiter(Some("L0"))), (None, Some(1)));
+        assert_eq!(
+            (board.holder(Some("L0")), board.waiter(Some("L0"))),
+            (None, Some(1))
+        );
         board.answered(&key, 1, true);
         assert_eq!((board.holder(None), board.waiter(None)), (Some(1), None));
         board.leaves(&key, 2);

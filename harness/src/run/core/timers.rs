@@ -9,10 +9,18 @@ use super::{Core, Phase, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// A slot has worked long enough; the process id tells a slot that went on meanwhile.
-    Worked { slot: usize, process: u64 },
+    Worked {
+        slot: usize,
+        process: u64,
+    },
     /// A story's slot begins its next cycle.
-    Again { slot: usize, process: u64 },
-    Ping { worker: usize },
+    Again {
+        slot: usize,
+        process: u64,
+    },
+    Ping {
+        worker: usize,
+    },
     /// Look for workers that do not answer.
     Watch,
 }
@@ -71,7 +79,10 @@ impl Core {
 
     /// How long nothing will be due.
     pub(super) fn until_next(&self, now: i64) -> Duration {
-        let schedule = self.scheduler.next_tick().map(|t| self.load_began + t.as_nanos() as i64);
+        let schedule = self
+            .scheduler
+            .next_tick()
+            .map(|t| self.load_began + t.as_nanos() as i64);
         let in_load = self.phase >= Phase::Load && self.phase < Phase::Drain;
         let due = [
             self.timers.next(),

@@ -1,0 +1,4 @@
+//! One run, from a scenario to a verdict.
+
+pub mod core;
+mod events;
