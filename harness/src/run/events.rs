@@ -21,7 +21,7 @@ macro_rules! words {
 words!(
     worker, owner, fence, mode, ttl_ms, wait_ms, permits, value, prev, element, held, grants, key,
     reason, after, index, time, ok, process, name, state, exclusive, shared, semaphore, reached,
-    go, acquire, renew, release, read, write, add, claims, lost, queued, point,
+    go, acquire, renew, release, read, write, add, claims, lost, queued, point, close,
 );
 
 type Members = Vec<(Arc<str>, Value)>;
@@ -171,8 +171,8 @@ pub fn unknown(process: u64, f: &Arc<str>, key: &Arc<str>, why: &str) -> Draft {
     completion(process, f, key, &Answer::Info(why.into()))
 }
 
-/// A worker's claims. The lock is inside each grant.
-pub fn claims(worker: &Arc<str>, claims: &[Claim]) -> Draft {
+/// A worker's claims, made no earlier than `after`. The lock is inside each grant.
+pub fn claims(worker: &Arc<str>, claims: &[Claim], after: Stamp) -> Draft {
     let w = &*WORDS;
     let grants = claims
         .iter()
@@ -188,17 +188,17 @@ pub fn claims(worker: &Arc<str>, claims: &[Claim]) -> Draft {
         worker,
         &w.claims,
         None,
-        vec![(w.grants.clone(), Value::List(grants))],
+        vec![
+            (w.grants.clone(), Value::List(grants)),
+            (w.after.clone(), stamp(after)),
+        ],
     )
 }
 
 /// What a worker said unasked about a grant of its own; `None` for points and queues.
 pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Option<Draft> {
     let w = &*WORDS;
-    let after = Value::Map(vec![
-        (w.index.clone(), int(after.index)),
-        (w.time.clone(), int(after.time)),
-    ]);
+    let after = stamp(after);
     match event {
         WorkerEvent::Renew {
             key,
@@ -234,6 +234,19 @@ pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Opti
         }
         WorkerEvent::Queued { .. } | WorkerEvent::Point { .. } => None,
     }
+}
+
+fn stamp(at: Stamp) -> Value {
+    let w = &*WORDS;
+    Value::Map(vec![
+        (w.index.clone(), int(at.index)),
+        (w.time.clone(), int(at.time)),
+    ])
+}
+
+/// A worker is about to be asked to free everything.
+pub fn close(worker: &Arc<str>) -> Draft {
+    named(worker, &WORDS.close, None, vec![])
 }
 
 pub fn queued(worker: &Arc<str>, key: &Arc<str>, process: u64) -> Draft {

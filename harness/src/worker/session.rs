@@ -1,6 +1,6 @@
 //! One worker's side of the protocol: ids, what is pending, what `after` means.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
 use fencepost_workloads::protocol::{
@@ -21,7 +21,8 @@ pub struct Asked {
     pub op: OpName,
     /// The client slot that waits for it; none for init, ping and close.
     pub slot: Option<usize>,
-    pub sent: i64,
+    /// Its invocation, or the last event before it and the time of its sending.
+    pub stamp: Stamp,
     /// Nanoseconds after which a worker that runs counts as hung.
     pub budget: i64,
 }
@@ -38,6 +39,8 @@ pub enum Heard {
         event: WorkerEvent,
         after: Stamp,
     },
+    /// Too late to matter: the request was given up before.
+    Late,
     /// A point or `queued`, with the slot of the operation it names.
     Of {
         event: WorkerEvent,
@@ -51,6 +54,8 @@ pub struct Session {
     link: Link,
     next_id: u64,
     pending: HashMap<u64, Asked>,
+    /// Given up: an answer that still comes is no news.
+    abandoned: HashSet<u64>,
     stamps: VecDeque<Stamp>,
     lines: u64,
     closed: bool,
@@ -63,6 +68,7 @@ impl Session {
             link,
             next_id: 1,
             pending: HashMap::new(),
+            abandoned: HashSet::new(),
             stamps: VecDeque::new(),
             lines: 0,
             closed: false,
@@ -85,16 +91,15 @@ impl Session {
         self.lines
     }
 
-    /// Stages a request; it leaves at the next [`send`](Self::send). `stamp` is that of its
-    /// invocation, or of the last event before it when it has none.
-    pub fn ask(&mut self, op: Op, asked: Asked, stamp: Stamp) -> u64 {
+    /// Stages a request; it leaves at the next [`send`](Self::send).
+    pub fn ask(&mut self, op: Op, asked: Asked) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.pending.insert(id, asked);
         if self.stamps.len() == STAMPS {
             self.stamps.pop_front();
         }
-        self.stamps.push_back(stamp);
+        self.stamps.push_back(asked.stamp);
         ToWorker::Request(Request { id, op }).write_line(self.link.outbox());
         id
     }
@@ -117,7 +122,7 @@ impl Session {
     /// The oldest request that should have been answered by now. The time in which the worker
     /// could not run, up to `resumed`, does not count.
     pub fn overdue(&self, now: i64, resumed: i64) -> Option<(u64, Asked)> {
-        let late = |a: &Asked| now.saturating_sub(a.sent.max(resumed)) > a.budget;
+        let late = |a: &Asked| now.saturating_sub(a.stamp.time.max(resumed)) > a.budget;
         self.pending
             .iter()
             .filter(|(_, a)| late(a))
@@ -133,6 +138,7 @@ impl Session {
     pub fn abandon(&mut self) -> Vec<(u64, Asked)> {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_unstable_by_key(|(id, _)| *id);
+        self.abandoned.extend(left.iter().map(|(id, _)| *id));
         left
     }
 
@@ -175,6 +181,9 @@ impl Session {
     fn answer(&mut self, reply: RawReply) -> Result<Heard, WorkerError> {
         let id = reply.id;
         let Some(asked) = self.pending.remove(&id) else {
+            if self.abandoned.remove(&id) {
+                return Ok(Heard::Late);
+            }
             return Err(self.unasked(id));
         };
         match reply.answer(asked.op) {
@@ -195,6 +204,7 @@ impl Session {
             WorkerEvent::Queued { id } | WorkerEvent::Point { id, .. } => {
                 match self.pending.get(id).and_then(|a| a.slot) {
                     Some(slot) => Ok(Heard::Of { event, slot }),
+                    None if self.abandoned.contains(id) => Ok(Heard::Late),
                     None => Err(self.unasked(*id)),
                 }
             }

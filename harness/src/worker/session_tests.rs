@@ -30,17 +30,13 @@ impl Fake {
         let asked = Asked {
             op: OpName::Ping,
             slot: (n == 2).then_some(7),
-            sent: 0,
-            budget: 0,
-        };
-        self.session.ask(
-            Op::Ping,
-            asked,
-            Stamp {
+            stamp: Stamp {
                 index: n * 10,
                 time: n as i64 * 100,
             },
-        )
+            budget: 0,
+        };
+        self.session.ask(Op::Ping, asked)
     }
 
     fn hears(&mut self, lines: &str) -> (Vec<Heard>, Option<WorkerError>) {
@@ -162,6 +158,16 @@ fn what_came_before_rubbish_is_kept_and_the_rest_is_abandoned() {
             .collect::<Vec<_>>(),
         [2]
     );
+}
+
+#[test]
+fn the_answer_to_a_request_that_was_given_up_is_no_news() {
+    let mut f = fake();
+    f.ask(1);
+    f.session.abandon();
+    let claims = "{\"id\":1,\"type\":\"ok\",\"value\":{\"claims\":[]}}\n";
+    assert_eq!(f.hears(claims), (vec![Heard::Late], None));
+    assert!(f.hears(claims).1.is_some());
 }
 
 #[test]

@@ -16,10 +16,10 @@ impl Core {
         let asked = Asked {
             op: OpName::Init,
             slot: None,
-            sent: self.rec.now(),
+            stamp: self.stamp_now(),
             budget,
         };
-        session.ask(Op::Init(init.clone()), asked, self.rec.latest());
+        session.ask(Op::Init(init.clone()), asked);
         let known = &mut self.staff.known[worker];
         known.init = Some(init);
         known.expect_exit = false;
@@ -39,6 +39,7 @@ impl Core {
         for h in heard {
             match h {
                 Heard::Answer { asked, answer } => self.answer(worker, asked, answer),
+                Heard::Late => {}
                 Heard::Event { event, after } => self.grant_event(worker, &event, after),
                 Heard::Of { event, slot } => self.slot_event(worker, slot, event),
             }
@@ -60,7 +61,7 @@ impl Core {
             (None, Answer::Claims(claims)) => {
                 self.staff.known[worker].pinged = None;
                 let process = self.staff.known[worker].process.clone();
-                self.record(events::claims(&process, &claims));
+                self.record(events::claims(&process, &claims, asked.stamp));
             }
             (None, Answer::Fail(why) | Answer::Info(why)) if asked.op == OpName::Init => {
                 self.worker_failed(WorkerError::Refused {
@@ -236,15 +237,11 @@ impl Core {
         let asked = Asked {
             op: OpName::Ping,
             slot: None,
-            sent: now,
+            stamp: self.stamp_now(),
             budget: self.patience(),
         };
-        let stamp = Stamp {
-            index: self.rec.latest().index,
-            time: now,
-        };
         if let Some(session) = &mut self.staff.sessions[worker] {
-            self.staff.known[worker].pinged = Some(session.ask(Op::Ping, asked, stamp));
+            self.staff.known[worker].pinged = Some(session.ask(Op::Ping, asked));
         }
     }
 
@@ -372,17 +369,29 @@ impl Core {
 
     /// Asks every worker to free what it holds and to exit.
     pub(super) fn close_workers(&mut self) {
-        let now = self.rec.now();
-        let stamp = self.rec.latest();
-        for session in self.staff.sessions.iter_mut().flatten() {
+        for worker in 0..self.staff.sessions.len() {
+            let Some(mut session) = self.staff.sessions[worker].take() else {
+                continue;
+            };
             session.abandon();
+            let process = self.staff.known[worker].process.clone();
+            self.record(events::close(&process));
             let asked = Asked {
                 op: OpName::Close,
                 slot: None,
-                sent: now,
+                stamp: self.stamp_now(),
                 budget: i64::MAX,
             };
-            session.ask(Op::Close, asked, stamp);
+            session.ask(Op::Close, asked);
+            self.staff.sessions[worker] = Some(session);
+        }
+    }
+
+    /// The last event, and now.
+    fn stamp_now(&self) -> Stamp {
+        Stamp {
+            index: self.rec.latest().index,
+            time: self.rec.now(),
         }
     }
 }

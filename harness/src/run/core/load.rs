@@ -263,11 +263,11 @@ impl Core {
         let asked = Asked {
             op: name,
             slot: Some(slot),
-            sent: event.time,
+            stamp,
             budget: self.patience(),
         };
         match self.staff.sessions[worker].as_mut() {
-            Some(session) => drop(session.ask(op, asked, stamp)),
+            Some(session) => drop(session.ask(op, asked)),
             None => self.answered(slot, name, &Answer::Info("its worker is gone".into())),
         }
     }

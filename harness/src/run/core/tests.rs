@@ -212,7 +212,12 @@ fn a_run_records_every_operation_and_ends_in_order() {
         .collect();
     assert_eq!(phases, ["setup", "load", "faults-end", "healed", "drain"]);
     let f = &ran.ending.figures;
-    assert!(f.due >= 59 && f.ended >= 30, "a slow machine may leave some: {} of {}", f.ended, f.due);
+    assert!(
+        f.due >= 59 && f.ended >= 30,
+        "a slow machine may leave some: {} of {}",
+        f.ended,
+        f.due
+    );
     assert_eq!(invoked as u64, f.ended * 4);
     assert!(ran.lines.iter().enumerate().all(|(n, l)| l["index"] == n));
     assert!(
