@@ -4,4 +4,7 @@
 pub mod locks;
 pub mod protocol;
 pub mod stores;
+#[cfg(test)]
+mod testing;
+mod wire;
 pub mod worker;

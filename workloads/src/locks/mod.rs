@@ -4,7 +4,10 @@
 //! caller's back, since a retry would turn one recorded operation into two.
 //! Waiting for a busy lock (`Want::wait`) is part of the one acquire.
 
+pub mod buggy;
 mod noop;
+mod redis;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,7 +163,7 @@ pub struct LockKind {
 }
 
 /// Every lock client by name.
-pub const LOCKS: &[LockKind] = &[noop::KIND];
+pub const LOCKS: &[LockKind] = &[redis::KIND, noop::KIND];
 
 /// The lock client of this name.
 ///

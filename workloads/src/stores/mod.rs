@@ -6,6 +6,8 @@
 //! accepted.
 
 mod none;
+mod redis;
+pub mod witness;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +110,7 @@ pub struct StoreKind {
 }
 
 /// Every store by name.
-pub const STORES: &[StoreKind] = &[none::KIND];
+pub const STORES: &[StoreKind] = &[witness::KIND, redis::KIND, none::KIND];
 
 /// The store of this name.
 ///
