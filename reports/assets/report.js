@@ -104,7 +104,8 @@
             if (text.dataset.first !== first) continue;
             const size = text.textContent.length * 6.3 + 5;
             const a = x(Number(label.dataset.a)) + Number(text.getAttribute("x"));
-            const free = taken.every(([p, q]) => a + size <= p || q <= a);
+            const room = text.dataset.room === undefined ? Infinity : x(Number(text.dataset.room));
+            const free = a + size <= room && taken.every(([p, q]) => a + size <= p || q <= a);
             label.classList.toggle("off", !free);
             if (free) taken.push([a, a + size]);
           }

@@ -31,6 +31,8 @@ pub struct Frame {
     pub to: i64,
     /// Width of a bucket.
     pub width: i64,
+    /// The load phase, from and to.
+    pub load: (i64, i64),
     /// Faults in force, from and to.
     pub bands: Vec<(i64, i64)>,
 }
@@ -139,15 +141,16 @@ pub fn throughput(
     target: Option<f64>,
 ) -> Result<Option<String>, ReportError> {
     let points = frame.merged(acquires, 500_000_000);
-    let rate = |n: u64, width: f64| n as f64 / width;
-    let sent: Vec<_> = points
-        .iter()
-        .map(|(x, w, b)| (*x, rate(b.invoked, *w)))
-        .collect();
-    let granted: Vec<_> = points
-        .iter()
-        .map(|(x, w, b)| (*x, rate(b.ok, *w)))
-        .collect();
+    let (mut sent, mut granted) = (Vec::new(), Vec::new());
+    for (x, width, bucket) in &points {
+        // A bucket at the edge of the load counts for the part that is in it.
+        let from = (x - width / 2.0).max(frame.load.0 as f64 / 1e9);
+        let part = (x + width / 2.0).min(frame.load.1 as f64 / 1e9) - from;
+        if part > width / 4.0 {
+            sent.push((*x, bucket.invoked as f64 / part));
+            granted.push((*x, bucket.ok as f64 / part));
+        }
+    }
     let top = sent
         .iter()
         .chain(&granted)
@@ -168,7 +171,7 @@ pub fn throughput(
             .build_cartesian_2d(frame.seconds(), 0.0..top)
             .map_err(oops)?;
         chart.draw_series(bands(frame, 0.0, top)).map_err(oops)?;
-        mesh!(chart, |y| crate::words::rate(*y)).map_err(oops)?;
+        mesh!(chart, |y| format!("{y}")).map_err(oops)?;
         if let Some(target) = target {
             let x = frame.seconds();
             let line = [(x.start, target), (x.end, target)];

@@ -29,7 +29,7 @@ pub fn ms(value: f64) -> String {
 
 /// A rate with about three digits.
 pub fn rate(value: f64) -> String {
-    if value < 100.0 {
+    if value < 100.0 && value.fract() != 0.0 {
         format!("{value:.1}")
     } else {
         count(value.round() as u64)

@@ -74,7 +74,7 @@ pub fn lines(
         let text = std::str::from_utf8(&line).map(str::trim);
         match text
             .ok()
-            .map_or(None, |t| if t.is_empty() { Some(true) } else { each(t) })
+            .and_then(|t| if t.is_empty() { Some(true) } else { each(t) })
         {
             Some(true) => {}
             Some(false) => break,

@@ -3,6 +3,17 @@
 use fencepost_checker::verdict::{CheckResult, Expected, Verdict};
 use serde_json::Value;
 
+/// Checks whose findings tell most, in that order.
+const NEAREST: [&str; 7] = [
+    "stale-fence-accepted",
+    "lost-update",
+    "double-holder.service",
+    "double-holder.client",
+    "lease-overrun",
+    "double-holder.limit",
+    "fence-monotonic",
+];
+
 /// The answers of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdicts {
@@ -64,14 +75,20 @@ impl Verdicts {
         (verdicts, unreadable)
     }
 
-    /// The check whose story the report tells: the worst that has one, and
-    /// of equals the one with the most steps.
+    /// The check whose story the report tells: the worst that has one, and of
+    /// equals the one nearest to the harm done.
     pub fn told(&self) -> Option<&Check> {
         let with_story = self.checks.iter().filter(|c| {
             c.result.verdict == Verdict::Violated
                 && (!c.result.story.is_empty() || !c.result.evidence.is_empty())
         });
-        with_story.min_by_key(|c| (c.rank(), usize::MAX - c.result.story.len()))
+        let near = |name: &str| {
+            NEAREST
+                .iter()
+                .position(|n| *n == name)
+                .unwrap_or(NEAREST.len())
+        };
+        with_story.min_by_key(|c| (c.rank(), c.result.story.is_empty(), near(&c.name)))
     }
 }
 

@@ -68,6 +68,7 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
         from: run.scan.first.unwrap_or(0),
         to: run.scan.last,
         width: all.width,
+        load: run.scan.load_span(),
         bands: spans.map(|(from, to)| (from, to.unwrap_or(run.scan.last))).collect(),
     };
     let figures = run.figures();

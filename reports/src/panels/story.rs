@@ -27,7 +27,7 @@ pub const PANEL: Panel = Panel { id: "story", title: "What happened", body };
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><rect class="certain" x="1" y="2" width="32" height="12"/></svg> holds, within the promised lease</li>
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><rect class="over" x="1" y="2" width="32" height="12"/></svg> believes to hold, lease over</li>
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><g class="lease" transform="translate(12 4)"><path d="M0-3V11M0-3H7L5-.5 7 2H0"/></g></svg> lease ends</li>
-<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="waiting" x1="1" x2="33" y1="8" y2="8"/></svg> waits for the lock</li>
+<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="waiting" x1="1" x2="33" y1="8" y2="8"/></svg> waits for the lock; ending in ×, in vain</li>
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><rect class="paused" x="1" y="1" width="32" height="14"/></svg> paused</li>
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="in-flight" x1="1" x2="24" y1="8" y2="8"/><circle class="accepted" cx="26" cy="8" r="4.5"/></svg> write, accepted when answered</li>
 <li><svg viewBox="0 0 34 16" aria-hidden="true"><circle class="seen" cx="17" cy="8" r="3"/></svg> read</li>

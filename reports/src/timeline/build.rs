@@ -171,6 +171,24 @@ impl<'a> Builder<'a> {
             return;
         };
         if event.kind != EventType::Ok {
+            let error = event.error.as_deref().unwrap_or("no answer").to_string();
+            let refused = event.kind == EventType::Fail;
+            self.keep_loose(
+                who,
+                Op {
+                    f: event.f.clone(),
+                    owner: String::new(),
+                    fence: None,
+                    value: Value::Null,
+                    invoked: asked,
+                    answered: Some(at),
+                    answer: if refused {
+                        Answer::Refused(error)
+                    } else {
+                        Answer::Unknown
+                    },
+                },
+            );
             return;
         }
         let (owner, fence) = grant_of(&event.value);
@@ -294,6 +312,13 @@ impl<'a> Builder<'a> {
             .get(&process)
             .copied()
             .unwrap_or(Who::Process(process));
+        self.keep_loose(who, op);
+    }
+
+    fn keep_loose(&mut self, who: Who, op: Op) {
+        if op.answered.is_some_and(|a| a.time < self.focus.from) {
+            return;
+        }
         if self.built.loose.len() < MAX_LOOSE {
             self.built.loose.push((who, op));
         } else {

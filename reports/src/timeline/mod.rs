@@ -46,7 +46,7 @@ pub struct Lane {
     pub who: Who,
     /// Holds in rows, so that those of one row do not overlap.
     pub rows: Vec<Vec<Hold>>,
-    /// Operations of owners whose grant is not shown.
+    /// Acquires that failed, and operations of owners whose grant is not shown.
     pub loose: Vec<Op>,
     pub marks: Vec<Mark>,
 }
@@ -131,7 +131,7 @@ pub enum End {
     Died,
 }
 
-/// A read, write or add: from its invocation to its answer, if any came.
+/// A read, a write, an add or an acquire that failed: from its invocation to its answer, if any came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub f: Arc<str>,

@@ -1,8 +1,10 @@
 //! Places the store's serial log on the run's time axis.
 //!
 //! The store's clock is not used. Each entry is put within the interval of the
-//! operation it belongs to, as early as the store's order allows: the
-//! linearization point that the log proves, up to the width of the interval.
+//! operation it belongs to, as late as the store's order allows: a client that was
+//! paused, or a request that was held up, waited before the store saw it, while an
+//! answer follows at once. An operation that was never answered is put as early
+//! as the order allows.
 
 use std::collections::HashMap;
 
@@ -13,7 +15,8 @@ use crate::load::store::StoreEntry;
 /// belong to operations of the timeline.
 pub struct Placer<'a> {
     waiting: HashMap<(String, String, Option<u64>), Vec<&'a Op>>,
-    marks: Vec<StoreMark>,
+    /// With the earliest and the latest instant that the interval allows.
+    marks: Vec<(StoreMark, i64, i64)>,
     latest: i64,
 }
 
@@ -45,17 +48,25 @@ impl<'a> Placer<'a> {
             return;
         };
         let op = ops.remove(at);
-        let mut time = self.latest.max(op.invoked.time);
-        if let Some(answered) = op.answered {
-            time = time.min(answered.time);
-        }
-        self.latest = self.latest.max(time);
-        self.marks
-            .push(StoreMark::entry_of(entry, time, op.invoked.index));
+        let until = op.answered.map_or(i64::MAX, |a| a.time);
+        let early = self.latest.max(op.invoked.time).min(until);
+        self.latest = self.latest.max(early);
+        let mark = StoreMark::entry_of(entry, early, op.invoked.index);
+        self.marks.push((mark, early, until));
     }
 
     pub fn finish(self) -> Vec<StoreMark> {
-        self.marks
+        let mut next = i64::MAX;
+        let mut marks = Vec::with_capacity(self.marks.len());
+        for (mut mark, early, until) in self.marks.into_iter().rev() {
+            if until < i64::MAX {
+                mark.time = until.min(next).max(early);
+            }
+            next = next.min(mark.time);
+            marks.push(mark);
+        }
+        marks.reverse();
+        marks
     }
 }
 

@@ -228,7 +228,7 @@ impl Example {
         let lock = self.lock.clone();
         let key = lock.as_str();
         let (a, b) = ("w0-c0-9f31", "w1-c12-07ab");
-        let ask = |worker: u64| json!({"worker": worker, "mode": "exclusive", "ttl_ms": 2000, "wait_ms": 4000});
+        let ask = |worker: u64| json!({"worker": worker, "mode": "exclusive", "ttl_ms": 2000, "wait_ms": 500});
         let hold = |worker: u64, owner: &str, fence: u64| json!({"worker": worker, "owner": owner, "fence": fence});
         let write = |worker: u64, owner: &str, fence: u64, value: &str| json!({"worker": worker, "owner": owner, "fence": fence, "value": value, "prev": "v-32"});
         self.op(
@@ -285,15 +285,28 @@ impl Example {
             fault("install", "installed", frozen),
         );
         self.named(6_256 * MS, "w0", "point", None, point("go"));
+        for at in [6_500, 7_300] {
+            self.op(
+                at * MS,
+                500 * MS,
+                12,
+                "acquire",
+                key,
+                ask(1),
+                "fail",
+                json!("busy"),
+            );
+        }
+        let granted = json!({"owner": b, "fence": 34, "ttl_ms": 2000});
         self.op(
-            6_500 * MS,
-            1_600 * MS,
+            8_050 * MS,
+            50 * MS,
             12,
             "acquire",
             key,
             ask(1),
             "ok",
-            json!({"owner": b, "fence": 34, "ttl_ms": 2000}),
+            granted,
         );
         self.op(
             8_110 * MS,

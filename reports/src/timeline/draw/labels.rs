@@ -16,6 +16,8 @@ struct Label {
     shift: i64,
     text: String,
     first: bool,
+    /// End of the bar that it must fit into.
+    room: Option<i64>,
 }
 
 impl Labels {
@@ -26,6 +28,18 @@ impl Labels {
             shift,
             text: text.to_string(),
             first,
+            room: None,
+        });
+    }
+
+    /// A text that is shown only where it fits between `from` and `to`.
+    pub fn within(&mut self, from: i64, to: i64, text: &str) {
+        self.all.push(Label {
+            time: from,
+            shift: 4,
+            text: text.to_string(),
+            first: true,
+            room: Some(to),
         });
     }
 
@@ -46,7 +60,8 @@ impl Labels {
                 let width = label.text.chars().count() as f64 * CHAR;
                 let from = (pen.x(label.time) + label.shift as f64).min(WIDTH as f64 - width);
                 let to = from + width + GAP;
-                if taken.iter().all(|(a, b)| to <= *a || *b <= from) {
+                let fits = label.room.is_none_or(|room| to <= pen.x(room));
+                if fits && taken.iter().all(|(a, b)| to <= *a || *b <= from) {
                     taken.push((from, to));
                     shown[n] = true;
                 }
@@ -61,8 +76,11 @@ impl Labels {
             let first = u8::from(label.first);
             pen.at(&format!("label{hidden}"), label.time, y);
             let text = esc(&label.text);
+            let room = label.room.map_or(String::new(), |room| {
+                format!(" data-room=\"{:.6}\"", pen.fraction(room))
+            });
             pen.add(format_args!(
-                "<text x=\"{shift:.0}\" data-first=\"{first}\">{text}</text>"
+                "<text x=\"{shift:.0}\" data-first=\"{first}\"{room}>{text}</text>"
             ));
             pen.end();
         }

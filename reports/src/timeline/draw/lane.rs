@@ -128,10 +128,9 @@ fn hold(pen: &mut Pen, h: &Hold, y: i64, labels: &mut Labels) {
         pen.end();
         pen.close(h.granted.index);
     }
-    if (pen.from..=pen.to).contains(&h.granted.time) {
-        labels.add(h.granted.time, 4, &fence, true);
-    } else if until > pen.from {
-        labels.add(pen.from, 4, &fence, true);
+    let shown = h.overstay().unwrap_or(until).max(until).min(pen.to);
+    if shown > pen.from {
+        labels.within(h.granted.time.max(pen.from), shown, &fence);
     }
 }
 
@@ -165,6 +164,9 @@ fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) 
     let late = hold
         .and_then(|h| h.promised)
         .is_some_and(|promised| op.answered.map_or(op.invoked.time, |a| a.time) > promised);
+    if &*op.f == "acquire" {
+        return tried(pen, op, y);
+    }
     let read = &*op.f == "read";
     let (class, answer) = match &op.answer {
         Answer::Accepted if read => ("seen", "answered".to_string()),
@@ -222,4 +224,23 @@ fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) 
         op.fence.map_or(String::new(), |f| f.to_string())
     );
     labels.add(end, -6, &text, told || class == "refused");
+}
+
+/// An acquire that got nothing.
+fn tried(pen: &mut Pen, op: &Op, y: i64) {
+    let (class, answer) = match &op.answer {
+        Answer::Refused(error) => ("tried", error.as_str()),
+        _ => ("unknown", "outcome unknown"),
+    };
+    let end = op.answered.map_or(pen.to, |a| a.time);
+    let tip = format!(
+        "asked for the lock at {}\n{answer} at {}",
+        seconds(op.invoked.time),
+        seconds(end)
+    );
+    let index = op.answered.map_or(op.invoked.index, |a| a.index);
+    pen.open(index, "wait", &tip);
+    pen.line("waiting", op.invoked.time, end, y + 20);
+    pen.glyph(class, end, y + 20);
+    pen.close(index);
 }

@@ -52,7 +52,7 @@ impl<'a> Pen<'a> {
         self.story.contains(&index)
     }
 
-    fn fraction(&self, time: i64) -> f64 {
+    pub fn fraction(&self, time: i64) -> f64 {
         let length = (self.to - self.from) as f64;
         ((time as f64 - self.from as f64) / length).clamp(0.0, 1.0)
     }
@@ -124,7 +124,7 @@ impl<'a> Pen<'a> {
                 "<path class=\"stale\" d=\"M0-8 8 0 0 8-8 0Z\"/><path class=\"stale-in\" d=\"M0-4V1M0 3V4.4\"/>"
             }
             "refused" => "<path class=\"refused\" d=\"M-5-5 5 5M5-5-5 5\"/>",
-            "late" => "<path class=\"late\" d=\"M0-6 6 5H-6Z\"/>",
+            "tried" => "<path class=\"tried\" d=\"M-3-3 3 3M3-3-3 3\"/>",
             "mark" => "<path class=\"mark\" d=\"M-4-5H4L0 2Z\"/>",
             _ => "<path class=\"unknown\" d=\"M0-5 5 0 0 5-5 0Z\"/>",
         };
