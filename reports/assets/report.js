@@ -5,6 +5,10 @@
   if (svg) timeline(svg);
   for (const pre of document.querySelectorAll("pre.command")) copyButton(pre);
 
+  window.addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+  });
+
   function copyButton(pre) {
     if (!navigator.clipboard) return;
     const text = pre.textContent;
@@ -129,6 +133,7 @@
       stick();
     }
 
+    window.addEventListener("beforeprint", () => zoomTo(1));
     scroll.addEventListener("scroll", stick, { passive: true });
     scroll.addEventListener("wheel", (e) => {
       if (!e.ctrlKey && !e.metaKey) return;

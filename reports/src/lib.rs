@@ -14,6 +14,7 @@ mod plot;
 pub mod scan;
 pub mod summary;
 pub mod timeline;
+pub mod toml;
 pub mod words;
 
 use std::path::Path;

@@ -6,7 +6,7 @@ use crate::ReportError;
 use crate::load::Run;
 use crate::load::verdict::{Check, expected_word, word};
 use crate::page::subject;
-use crate::words::{count, finding, ms, outcome, rate, seconds};
+use crate::words::{count, finding, ms, outcome, rate, seconds, targets};
 
 const MAX_STEPS: usize = 12;
 const MAX_NOTES: usize = 12;
@@ -180,7 +180,7 @@ fn faults(run: &Run) -> Vec<String> {
             md(&format!(
                 "{} of {}: {status}{reason}, {healed}",
                 f.name,
-                f.targets.join(", ")
+                targets(&f.targets)
             ))
         })
         .collect();

@@ -49,6 +49,14 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// Targets as a reader says them: `worker 0, node 2`.
+pub fn targets(names: &[String]) -> String {
+    names
+        .join(", ")
+        .replace("worker:", "worker ")
+        .replace("node:", "node ")
+}
+
 /// `1 check`, `2 checks`.
 pub fn of(n: usize, thing: &str) -> String {
     let s = if n == 1 { "" } else { "s" };

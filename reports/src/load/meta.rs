@@ -4,12 +4,27 @@ use serde_json::Value;
 
 /// The run's description; empty when `run.json` is missing or unreadable.
 #[derive(Clone, Debug, Default)]
-pub struct Meta(pub Value);
+pub struct Meta {
+    pub json: Value,
+    /// The same, with members in the order of the file.
+    pub ordered: fencepost_history::Value,
+}
+
+impl From<Value> for Meta {
+    fn from(json: Value) -> Meta {
+        Meta {
+            json,
+            ..Meta::default()
+        }
+    }
+}
 
 impl Meta {
     /// Member at a dotted path such as `system.name`; `None` when absent or null.
     pub fn get(&self, path: &str) -> Option<&Value> {
-        let found = path.split('.').try_fold(&self.0, |v, name| v.get(name))?;
+        let found = path
+            .split('.')
+            .try_fold(&self.json, |v, name| v.get(name))?;
         (!found.is_null()).then_some(found)
     }
 
@@ -71,7 +86,7 @@ mod tests {
 
     #[test]
     fn members_of_the_wrong_kind_are_absent() {
-        let meta = Meta(json!({"name": 7, "system": {"name": "redis", "version": null}}));
+        let meta = Meta::from(json!({"name": 7, "system": {"name": "redis", "version": null}}));
         assert_eq!(meta.name(), "unnamed run");
         assert_eq!(meta.system().as_deref(), Some("redis"));
         assert_eq!(meta.text("system.name.first"), None);
@@ -79,8 +94,9 @@ mod tests {
 
     #[test]
     fn commands_can_be_pasted() {
-        let meta =
-            Meta(json!({"command": ["fencepost", "run", "x", "--worker", "python3 it's.py"]}));
+        let meta = Meta::from(
+            json!({"command": ["fencepost", "run", "x", "--worker", "python3 it's.py"]}),
+        );
         assert_eq!(
             meta.command().as_deref(),
             Some(r"fencepost run x --worker 'python3 it'\''s.py'")

@@ -51,10 +51,11 @@ impl Run {
             return Err(ReportError::NotAFolder(folder.to_path_buf()));
         }
         let mut run = Run::default();
-        if let Some(meta) = run.json(folder, "run.json") {
-            run.meta = Meta(meta);
+        if let Some((json, text)) = run.json(folder, "run.json") {
+            let ordered = fencepost_history::json::parse_value(&text).unwrap_or_default();
+            run.meta = Meta { json, ordered };
         }
-        if let Some(file) = run.json(folder, "verdict.json") {
+        if let Some((file, _)) = run.json(folder, "verdict.json") {
             let (verdicts, unreadable) = Verdicts::from_json(&file);
             for name in unreadable {
                 run.notes.push(format!(
@@ -140,7 +141,7 @@ impl Run {
         wanted
     }
 
-    fn json(&mut self, folder: &Path, name: &str) -> Option<serde_json::Value> {
+    fn json(&mut self, folder: &Path, name: &str) -> Option<(serde_json::Value, String)> {
         let text = match std::fs::read_to_string(folder.join(name)) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -154,7 +155,7 @@ impl Run {
             }
         };
         match serde_json::from_str(&text) {
-            Ok(value) => Some(value),
+            Ok(value) => Some((value, text)),
             Err(e) => {
                 self.notes.push(format!("{name} is not valid JSON: {e}."));
                 None

@@ -7,7 +7,7 @@ use crate::ReportError;
 use crate::load::Run;
 use crate::load::events::plain;
 use crate::scan::faults::{Fault, Stage};
-use crate::words::{seconds, span};
+use crate::words::{seconds, span, targets};
 use fencepost_history::Value;
 
 pub const PANEL: Panel = Panel { id: "faults", title: "Faults and their receipts", body };
@@ -70,9 +70,9 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
 
 fn row(fault: &Fault, run: &Run) -> Row {
     let on = if fault.affects.is_empty() || fault.affects == fault.targets {
-        fault.targets.join(", ")
+        targets(&fault.targets)
     } else {
-        format!("{} → {}", fault.targets.join(", "), fault.affects.join(", "))
+        format!("{} → {}", targets(&fault.targets), targets(&fault.affects))
     };
     let length = match fault.span() {
         None => "never".into(),

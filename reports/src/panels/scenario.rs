@@ -1,10 +1,12 @@
 //! The scenario as it was resolved for this run.
 
 use askama::Template;
+use fencepost_history::Value;
 
 use super::Panel;
 use crate::ReportError;
 use crate::load::Run;
+use crate::toml;
 
 pub const PANEL: Panel = Panel { id: "scenario", title: "Scenario", body };
 
@@ -26,13 +28,10 @@ struct Body {
 }
 
 fn body(run: &Run) -> Result<Option<String>, ReportError> {
-    let Some(scenario) = run.meta.get("scenario") else {
+    let Some(scenario) = run.meta.ordered.get("scenario").filter(|s| **s != Value::Null) else {
         return Ok(None);
     };
-    let whole = match scenario.as_str() {
-        Some(text) => text.to_string(),
-        None => serde_json::to_string_pretty(scenario).unwrap_or_default(),
-    };
+    let whole = toml::text(scenario);
     let text: String = whole.chars().take(MAX_TEXT).collect();
     let about = ["about", "description", "title"];
     let about = about.iter().find_map(|name| scenario.get(name)?.as_str());

@@ -15,7 +15,7 @@ use self::labels::Labels;
 use self::pen::{GUTTER, Pen, WIDTH};
 use super::{Focus, StoreMark, Timeline, in_window};
 use crate::scan::faults::Fault;
-use crate::words::{seconds, span};
+use crate::words::{seconds, span, targets};
 
 const AXIS: i64 = 26;
 const BADGES: i64 = 22;
@@ -122,7 +122,7 @@ fn faults_strip(pen: &mut Pen, faults: &[(&Fault, i64, i64)], y: i64) {
         } else {
             &fault.affects
         };
-        let whom = whom.join(", ");
+        let whom = targets(whom);
         let unsure = if fault.applied() { "" } else { " (not proved)" };
         let tip = format!(
             "{} of {whom}{unsure}\nfrom {} to {}, {}",
@@ -134,7 +134,7 @@ fn faults_strip(pen: &mut Pen, faults: &[(&Fault, i64, i64)], y: i64) {
         pen.open(index, "fault", &tip);
         pen.bar("fault-bar", *from, *to, y + 8, 14);
         pen.close(index);
-        let text = format!("{}: {whom}{unsure}", fault.name);
+        let text = format!("{} of {whom}{unsure}", fault.name);
         labels.add(*from, 0, &text, true);
     }
     labels.draw(pen, y + 36, "note");
