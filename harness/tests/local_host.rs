@@ -55,7 +55,7 @@ async fn whole_life(namespaces: bool) {
     let options = HostOptions {
         run_id: run_id.clone(),
         run_dir: dir.path().into(),
-        image: None,
+        ..HostOptions::default()
     };
     let host = host::open(HostKind::Local, options).await.expect("a host");
     assert_eq!(host.site().no_network_faults().is_none(), namespaces);

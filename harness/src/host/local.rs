@@ -277,9 +277,7 @@ async fn bridge(n: u32) -> Result<(NetMode, Ipv4Addr), HostError> {
 
 /// Runs of one machine share its loopback: each takes its own part of 127/8.
 fn loopback_base(run_id: &str) -> Ipv4Addr {
-    let hash = run_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
-    });
+    let hash = super::fnv(run_id.as_bytes());
     let slot = (hash >> 20) as u32 % (128 * 64);
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 0)) + slot * 1024)
 }

@@ -8,8 +8,10 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
+use crate::images::{Image, Say};
+
 mod data;
-mod docker;
+pub mod docker;
 mod local;
 mod machine;
 pub mod namespace;
@@ -22,6 +24,7 @@ pub mod spec;
 pub mod unit;
 mod unprivileged;
 
+pub use docker::docker_error;
 pub use site::{HostKind, NetMode, Site};
 pub use spec::{DataFate, FileSpec, NodeSpec, ProcessSpec, RunAs};
 pub use unit::{Process, Unit, UnitId};
@@ -59,7 +62,7 @@ impl HostError {
 }
 
 /// What a host needs to know of the run it serves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct HostOptions {
     /// Unique on this machine; becomes a label and part of names. `[a-z0-9-]`, at most 40 bytes.
     pub run_id: String,
@@ -67,6 +70,8 @@ pub struct HostOptions {
     pub run_dir: PathBuf,
     /// Image to use instead of the one a node's recipe names (`--image`).
     pub image: Option<String>,
+    /// Told what takes long: images being built.
+    pub say: Say,
 }
 
 /// One run's machines and network.
@@ -96,6 +101,11 @@ pub trait Host: Send + Sync {
     /// Starts a worker or the witness: a program of this machine with a namespace and address of its own.
     async fn start_process(&self, spec: ProcessSpec) -> Result<Process, HostError>;
 
+    /// What its nodes were started from so far; none on a host without images.
+    async fn images(&self) -> Vec<Image> {
+        Vec::new()
+    }
+
     /// Ends everything: processes, containers, network, scratch files. Idempotent.
     async fn stop(&self) -> Result<(), HostError>;
 }
@@ -109,4 +119,11 @@ pub async fn open(kind: HostKind, options: HostOptions) -> Result<Arc<dyn Host>,
         HostKind::Local => Ok(Arc::new(local::Local::open(options).await?)),
         HostKind::Docker => Ok(Arc::new(docker::Docker::open(options).await?)),
     }
+}
+
+/// FNV-1a: a short name for a text, the same on every machine.
+pub(crate) fn fnv(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

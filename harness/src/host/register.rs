@@ -66,7 +66,7 @@ impl Registration {
     /// When the directory is not the user's own, or cannot be written.
     pub fn create(run_id: &str, kind: HostKind) -> Result<Self, HostError> {
         let dir = directory()?;
-        let scratch = std::env::temp_dir().join(format!("fencepost-{run_id}"));
+        let scratch = std::env::temp_dir().join(format!("fencepost-run-{run_id}"));
         let controller = Born::of(std::process::id() as i32).ok_or_else(|| HostError::Io {
             what: "/proc/self".into(),
             source: io::ErrorKind::NotFound.into(),

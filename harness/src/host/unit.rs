@@ -5,10 +5,7 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitStatus,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::{
@@ -16,7 +13,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::namespace::NetNs;
+use super::{namespace::NetNs, register::Born};
 
 /// `node:0`, `worker:1`, `witness`: the words of histories and schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,8 +52,7 @@ pub struct Unit {
     netns: Option<Arc<NetNs>>,
     netns_path: Option<PathBuf>,
     data_dir: Option<PathBuf>,
-    /// 0 while nothing runs.
-    pid: AtomicI32,
+    main: Mutex<Option<Born>>,
 }
 
 impl Unit {
@@ -68,7 +64,7 @@ impl Unit {
             netns_path: netns.as_ref().map(|n| n.path()),
             netns,
             data_dir: None,
-            pid: AtomicI32::new(0),
+            main: Mutex::new(None),
         }
     }
 
@@ -78,7 +74,7 @@ impl Unit {
     }
 
     pub(crate) fn set_pid(&self, pid: Option<i32>) {
-        self.pid.store(pid.unwrap_or(0), Ordering::SeqCst);
+        *self.main.lock().unwrap_or_else(PoisonError::into_inner) = pid.and_then(Born::of);
     }
 
     #[must_use]
@@ -117,10 +113,8 @@ impl Unit {
     /// The main process, by the pid that this machine's `/proc` shows; None while it is down.
     #[must_use]
     pub fn pid(&self) -> Option<i32> {
-        match self.pid.load(Ordering::SeqCst) {
-            0 => None,
-            pid => Some(pid),
-        }
+        let main = *self.main.lock().unwrap_or_else(PoisonError::into_inner);
+        main.filter(|m| m.lives()).map(|m| m.pid)
     }
 
     /// The main process and everything below it now, parents first.
