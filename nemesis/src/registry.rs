@@ -42,6 +42,7 @@ faults! {
     "kill" => kill::Kill,
     "snapshot" => snapshot::Snapshot,
     "partition" => partition::Partition,
+    "packets" => packets::Packets,
 }
 
 /// Builds the fault that an order or a plan names, from its `params`.

@@ -1,7 +1,9 @@
-//! One file a fault (`cuts` belongs to `partition`).
+//! One file a fault (`cuts` belongs to `partition`, `shape` to `packets`).
 
-mod cuts;
+pub mod cuts;
 pub mod kill;
+pub mod packets;
 pub mod partition;
 pub mod pause;
+pub mod shape;
 pub mod snapshot;

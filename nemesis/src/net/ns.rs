@@ -47,12 +47,20 @@ impl NetNs {
     /// When entering is refused (it needs `CAP_SYS_ADMIN` over the namespace), or `f` fails.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> Result<T, Reason> + Send) -> Result<T, Reason> {
         let inside = || {
-            setns(&*self.file, CloneFlags::CLONE_NEWNET)
-                .map_err(|e| Reason(format!("cannot enter a network namespace: {e}")))?;
+            self.enter_for_good()?;
             f()
         };
         std::thread::scope(|scope| scope.spawn(inside).join())
             .unwrap_or_else(|_| Err(Reason::new("a thread inside a network namespace panicked")))
+    }
+
+    /// Moves the calling thread into it; it never comes back.
+    ///
+    /// # Errors
+    /// When that is refused.
+    pub fn enter_for_good(&self) -> Result<(), Reason> {
+        setns(&*self.file, CloneFlags::CLONE_NEWNET)
+            .map_err(|e| Reason(format!("cannot enter a network namespace: {e}")))
     }
 
     /// [`NetNs::run`] for async callers.

@@ -25,11 +25,19 @@ const WAIT: Duration = Duration::from_millis(400);
 const DATAGRAMS: u32 = 3;
 
 /// One namespace with our sockets in it.
-struct End {
-    ns: NetNs,
-    addr: IpAddr,
-    udp: UdpSocket,
-    tcp: TcpListener,
+pub(super) struct End {
+    pub ns: NetNs,
+    pub addr: IpAddr,
+    pub udp: UdpSocket,
+    pub tcp: TcpListener,
+}
+
+impl End {
+    /// Late arrivals of an earlier probe say nothing about the next one.
+    pub fn drain(&self) {
+        let mut old = [0; 2048];
+        while self.udp.try_recv_from(&mut old).is_ok() {}
+    }
 }
 
 /// Ends of all links that are to be probed.
@@ -66,6 +74,15 @@ impl Probe {
         Ok(Probe { ends })
     }
 
+    pub(super) fn both(&self, (a, b): Link) -> Result<(&End, &End), Reason> {
+        let end = |id: ProcId| {
+            self.ends
+                .get(&id)
+                .ok_or_else(|| Reason(format!("no probe was opened in {id}")))
+        };
+        Ok((end(a)?, end(b)?))
+    }
+
     /// Sends datagrams over all links at once and sees which arrive.
     ///
     /// # Errors
@@ -75,9 +92,7 @@ impl Probe {
         let mut from = BTreeMap::new();
         for (id, end) in &self.ends {
             from.insert(end.udp.local_addr()?, *id);
-            // Late arrivals of an earlier probe say nothing about this one.
-            let mut old = [0; 64];
-            while end.udp.try_recv_from(&mut old).is_ok() {}
+            end.drain();
         }
         let mut passed = BTreeSet::new();
         for round in 0..DATAGRAMS {
@@ -139,21 +154,25 @@ impl Probe {
     }
 }
 
-async fn connect(ns: &NetNs, from: IpAddr, to: SocketAddr) -> String {
+/// A TCP socket that belongs to `ns`.
+pub(super) async fn tcp_socket(ns: &NetNs, from: IpAddr) -> Result<TcpSocket, Reason> {
     let family = if from.is_ipv4() {
         AddressFamily::Inet
     } else {
         AddressFamily::Inet6
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let made = ns
+    let fd: OwnedFd = ns
         .enter(move || Ok(socket(family, SockType::Stream, flags, None).map_err(io::Error::from)?))
-        .await;
-    let fd: OwnedFd = match made {
-        Ok(fd) => fd,
+        .await?;
+    Ok(TcpSocket::from_std_stream(fd.into()))
+}
+
+async fn connect(ns: &NetNs, from: IpAddr, to: SocketAddr) -> String {
+    let socket = match tcp_socket(ns, from).await {
+        Ok(socket) => socket,
         Err(r) => return r.0,
     };
-    let socket = TcpSocket::from_std_stream(fd.into());
     match timeout_at(Instant::now() + WAIT, socket.connect(to)).await {
         Err(_) => "timeout".into(),
         Ok(Ok(_)) => "connected".into(),

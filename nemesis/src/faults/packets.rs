@@ -1,0 +1,413 @@
+//! Delay, loss, duplicates, reordering, a rate limit, or replies dropped after the request was
+//! applied: an NFQUEUE of ours in each target's namespace, fed by iptables rules.
+//!
+//! Proof: our own packets over one link of each target, before, during and after.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, json};
+
+use super::cuts::{self, Direction, From, Shape as Cut};
+use super::shape::Shape;
+use crate::env::Env;
+use crate::fault::{Fault, Fut, Handle, Installed, Order};
+use crate::net::measure::{Behaviour, Load};
+use crate::net::probe::{Link, Probe};
+use crate::net::queue::Running;
+use crate::net::{NetNs, nft};
+use crate::process::{Proc, ProcId};
+use crate::receipt::{Kind, Reason, Receipt};
+
+pub const ABOUT: &str = "delay, lose, double, reorder or slow packets; drop replies after apply";
+
+/// How long a reply may take before it counts as dropped.
+const REPLY: Duration = Duration::from_millis(400);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Packets {
+    /// On links between the targets and these.
+    from: From,
+    /// `out` (default): packets that leave the targets; `in`: packets that come to them.
+    direction: Direction,
+    /// What happens to them.
+    shape: Shape,
+}
+
+impl Default for Packets {
+    fn default() -> Self {
+        Packets {
+            from: From::All,
+            direction: Direction::Out,
+            shape: Shape::default(),
+        }
+    }
+}
+
+impl Packets {
+    /// One target and those on the other ends of its bent links.
+    fn peers(&self, all: &[Proc], order: &Order, hit: &Proc) -> Result<Vec<ProcId>, Reason> {
+        let ids: Vec<ProcId> = all.iter().map(|p| p.id).collect();
+        let rng = &mut order.rng();
+        let links = cuts::cuts(
+            Cut::Isolate,
+            Direction::Out,
+            self.from,
+            &ids,
+            &[hit.id],
+            rng,
+        )?;
+        Ok(links.into_iter().map(|(_, other)| other).collect())
+    }
+
+    /// Dropped replies are packets that come in, whatever `direction` says.
+    fn way(&self) -> Direction {
+        if self.shape.drop_replies {
+            Direction::In
+        } else {
+            self.direction
+        }
+    }
+}
+
+impl Fault for Packets {
+    fn kind(&self) -> Kind {
+        Kind::Packets
+    }
+
+    fn available(&self, env: &dyn Env, order: &Order, targets: &[Proc]) -> Result<(), Reason> {
+        self.shape.check().map_err(Reason)?;
+        if self.shape.duplicate > 0.0 && self.way() != Direction::Out {
+            return Err(Reason::new(
+                "duplicate works on outgoing packets: set direction = \"out\"",
+            ));
+        }
+        for p in targets {
+            NetNs::of(p)?;
+            self.peers(&env.procs(), order, p)?;
+            if p.addr.is_none_or(|a| !a.is_ipv4()) {
+                return Err(Reason(format!("{} has no IPv4 address", p.id)));
+            }
+        }
+        nft::have("iptables", "iptables")
+    }
+
+    fn install<'a>(
+        &'a self,
+        env: &'a dyn Env,
+        order: &'a Order,
+        targets: &'a [Proc],
+    ) -> Fut<'a, Installed> {
+        Box::pin(async move {
+            match bend(self, env, order, targets, true).await {
+                Ok(done) => done,
+                Err(r) => Installed::nothing(Receipt::indeterminate(r)),
+            }
+        })
+    }
+}
+
+async fn bend(
+    fault: &Packets,
+    env: &dyn Env,
+    order: &Order,
+    targets: &[Proc],
+    with_rules: bool,
+) -> Result<Installed, Reason> {
+    let procs = env.procs();
+    let number: u16 = order.id.trim_start_matches('f').parse::<u16>().unwrap_or(0) % 10_000 + 7_000;
+    let chain = format!("fp_{}_{}", env.run_id(), order.id);
+    let chain = chain.chars().take(28).collect::<String>();
+    let mut bent = Bent {
+        sites: Vec::new(),
+        probe: Probe::open(&[]).await?,
+        fault: fault.clone(),
+    };
+    let mut probed = Vec::new();
+    for p in targets {
+        let peers = fault.peers(&procs, order, p)?;
+        let peers: Vec<&Proc> = procs.iter().filter(|q| peers.contains(&q.id)).collect();
+        probed.push(p);
+        probed.extend(peers.first());
+        let link = (p.id, peers.first().map_or(p.id, |q| q.id));
+        let ns = NetNs::of(p)?;
+        let was = ns.enter(nft::rules).await.unwrap_or_default();
+        let queue = None;
+        let addrs = peers
+            .iter()
+            .filter_map(|q| Some(q.addr?.to_string()))
+            .collect();
+        bent.sites.push(Site {
+            ns,
+            was,
+            link,
+            queue,
+            chain: chain.clone(),
+            addrs,
+            way: fault.way(),
+        });
+    }
+    bent.probe = Probe::open(&probed).await?;
+    let before = bent.measure().await?;
+    for (i, site) in bent.sites.iter_mut().enumerate() {
+        let mut rng = order.rng();
+        rng.set_stream(i as u64 + 1);
+        site.queue = Some(Running::start(&site.ns, number, fault.shape.clone(), rng)?);
+        if with_rules {
+            site.add_rules(number).await?;
+        }
+    }
+    let during = bent.measure().await?;
+    let mut evidence = Map::new();
+    let mut fails = Vec::new();
+    for ((site, was), is) in bent.sites.iter().zip(&before).zip(&during) {
+        let tally = site.queue.as_ref().map(Running::tally).unwrap_or_default();
+        evidence.insert(
+            site.link.0.to_string(),
+            json!({ "before": was, "during": is, "queue": tally, "over": site.link.1 }),
+        );
+        fails.extend(
+            is.lacks(was, &fault.shape)
+                .map(|f| format!("{}: {f}", site.link.0)),
+        );
+    }
+    let receipt = match fails.first() {
+        None => Receipt::installed(),
+        Some(f) => Receipt::indeterminate(Reason(f.clone())),
+    };
+    Ok(Installed::new(receipt.evidence(evidence), bent))
+}
+
+/// What one link showed.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    udp: Behaviour,
+    /// A request over TCP arrived; its reply arrived.
+    asked: bool,
+    answered: bool,
+}
+
+impl Shown {
+    /// What of the shape is *not* to be seen, compared with before.
+    fn lacks(&self, before: &Shown, shape: &Shape) -> Option<&'static str> {
+        if shape.drop_replies {
+            return match (self.asked, self.answered) {
+                (true, false) if before.answered => None,
+                (true, false) => Some("replies did not arrive before the fault either"),
+                (false, _) => Some("requests do not arrive"),
+                (true, true) => Some("replies still arrive"),
+            };
+        }
+        let later = self.udp.rtt_ms - before.udp.rtt_ms;
+        if shape.delay_ms > 0.0 && shape.loss < 1.0 && later < shape.delay_ms * 0.5 {
+            return Some("round trips take no longer");
+        }
+        if shape.loss > 0.0 && self.udp.loss() <= before.udp.loss() {
+            return Some("no packet was lost");
+        }
+        if shape.duplicate > 0.0 && self.udp.copies == 0 {
+            return Some("no packet came twice");
+        }
+        if shape.reorder > 0.0 && self.udp.overtaken == 0 {
+            return Some("no packet was overtaken");
+        }
+        let needs_ms = |rate: u64| f64::from(self.udp.back) * SIZE as f64 / rate as f64 * 1e3;
+        if shape.rate > 0 && self.udp.spread_ms < 0.5 * needs_ms(shape.rate) {
+            return Some("packets come faster than the rate");
+        }
+        None
+    }
+}
+
+const SIZE: usize = 1000;
+
+struct Site {
+    ns: NetNs,
+    was: String,
+    /// The link that is measured.
+    link: Link,
+    queue: Option<Running>,
+    chain: String,
+    addrs: Vec<String>,
+    way: Direction,
+}
+
+impl Site {
+    fn hooks(&self) -> Vec<(&'static str, &'static str)> {
+        let (out, come) = (("OUTPUT", "-d"), ("INPUT", "-s"));
+        match self.way {
+            Direction::Both => vec![out, come],
+            Direction::Out => vec![out],
+            Direction::In => vec![come],
+        }
+    }
+
+    async fn add_rules(&self, number: u16) -> Result<(), Reason> {
+        let mut lines = vec![format!("-N {}", self.chain)];
+        for (hook, side) in self.hooks() {
+            for addr in &self.addrs {
+                lines.push(format!(
+                    "-A {} {side} {addr} -j NFQUEUE --queue-num {number} --queue-bypass",
+                    self.chain
+                ));
+            }
+            lines.push(format!("-I {hook} -j {}", self.chain));
+        }
+        self.ns
+            .enter(move || lines.iter().try_for_each(|l| iptables(l)))
+            .await
+    }
+
+    /// Takes the rules away again; also when only some of them were made.
+    fn remove_rules(&self) -> Result<(), Reason> {
+        let hooks = self.hooks();
+        self.ns.run(|| {
+            if !nft::run("iptables", &["-w", "-t", "mangle", "-S"], "")?.contains(&self.chain) {
+                return Ok(());
+            }
+            for (hook, _) in hooks {
+                // It may be missing where the install failed half-way.
+                let _ = iptables(&format!("-D {hook} -j {}", self.chain));
+            }
+            iptables(&format!("-F {}", self.chain))?;
+            iptables(&format!("-X {}", self.chain))?;
+            // iptables makes its table on first use and leaves it, empty, behind.
+            let empty = !nft::run("iptables", &["-w", "-t", "mangle", "-S"], "")?.contains("-A ");
+            if empty
+                && !self.was.contains("table ip mangle")
+                && nft::rules()?.contains("table ip mangle")
+            {
+                nft::apply("delete table ip mangle\n")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn iptables(line: &str) -> Result<(), Reason> {
+    let args: Vec<&str> = ["-w", "-t", "mangle"]
+        .into_iter()
+        .chain(line.split(' '))
+        .collect();
+    nft::run("iptables", &args, "").map(|_| ())
+}
+
+struct Bent {
+    sites: Vec<Site>,
+    probe: Probe,
+    fault: Packets,
+}
+
+impl Bent {
+    async fn measure(&self) -> Result<Vec<Shown>, Reason> {
+        let s = &self.fault.shape;
+        // Enough packets that one in ten thousand runs sees no effect of a rare share.
+        let rare = [s.loss, s.duplicate, s.reorder]
+            .into_iter()
+            .filter(|p| *p > 0.0)
+            .fold(1.0, f64::min);
+        let wanted = (9.0 / rare).ceil().clamp(20.0, 900.0);
+        let limited = s.rate as f64 / 2.0 / SIZE as f64;
+        let packets = if s.rate > 0 {
+            limited.clamp(4.0, wanted.max(40.0))
+        } else {
+            wanted
+        };
+        let slowest = s.delay_ms + s.jitter_ms + s.reorder_by_ms;
+        let load = Load {
+            packets: packets as u32,
+            gap: Duration::from_micros(if s.rate > 0 { 0 } else { 1000 }),
+            size: SIZE,
+            tail: Duration::from_millis(150)
+                + Duration::from_secs_f64(2.5 * slowest / 1e3)
+                + Duration::from_secs_f64(if s.rate > 0 {
+                    2.5 * packets * SIZE as f64 / s.rate as f64
+                } else {
+                    0.0
+                }),
+        };
+        let mut shown = Vec::new();
+        for site in &self.sites {
+            let (asked, answered) = if s.drop_replies {
+                self.probe.ask(site.link, REPLY).await?
+            } else {
+                (true, true)
+            };
+            let load = if s.drop_replies {
+                Load { packets: 4, ..load }
+            } else {
+                load
+            };
+            let udp = self.probe.behaviour(site.link, load).await?;
+            shown.push(Shown {
+                udp,
+                asked,
+                answered,
+            });
+        }
+        Ok(shown)
+    }
+
+    fn remove(&mut self) -> Result<Vec<Site>, Reason> {
+        for site in &self.sites {
+            site.remove_rules()
+                .map_err(|r| Reason(format!("{}: {r}", site.link.0)))?;
+        }
+        let mut sites = std::mem::take(&mut self.sites);
+        sites.iter_mut().for_each(|s| s.queue = None);
+        Ok(sites)
+    }
+}
+
+impl Handle for Bent {
+    fn heal<'a>(&'a mut self, _env: &'a dyn Env) -> Fut<'a, Receipt> {
+        Box::pin(async move {
+            self.sites = match self.remove() {
+                Ok(sites) => sites,
+                Err(r) => return Receipt::indeterminate(r),
+            };
+            let shown = match self.measure().await {
+                Ok(shown) => shown,
+                Err(r) => return Receipt::indeterminate(r),
+            };
+            let shape = &self.fault.shape;
+            let mut receipt = Receipt::healed();
+            let mut evidence = Map::new();
+            for (site, is) in self.sites.iter().zip(&shown) {
+                let same = site
+                    .ns
+                    .enter(nft::rules)
+                    .await
+                    .is_ok_and(|now| now == site.was);
+                let slow = shape.delay_ms > 0.0 && is.udp.rtt_ms > shape.delay_ms * 0.5 + 1.0;
+                let bent =
+                    slow || is.udp.loss() > shape.loss / 2.0 || is.udp.copies > 0 || !is.answered;
+                if bent || !same {
+                    let what = if same {
+                        "packets are still bent"
+                    } else {
+                        "rules differ from before"
+                    };
+                    receipt = Receipt::indeterminate(Reason(format!("{}: {what}", site.link.0)));
+                }
+                let shown = json!({ "after": is, "rules_identical": same });
+                evidence.insert(site.link.0.to_string(), shown);
+            }
+            self.sites.clear();
+            receipt.evidence(evidence)
+        })
+    }
+}
+
+impl Drop for Bent {
+    fn drop(&mut self) {
+        // Without a report there is nobody to tell; the namespaces end with the run anyway.
+        let _ = self.remove();
+    }
+}
+
+#[cfg(test)]
+#[path = "packets_tests.rs"]
+mod tests;
