@@ -21,9 +21,9 @@ use std::path::Path;
 
 pub use error::ReportError;
 
-/// Writes `report.html`, `summary.md`, `junit.xml` and `latency.json` into the
-/// run folder `folder`, from its `run.json`, `history.jsonl`, `store.jsonl` and
-/// `verdict.json`.
+/// Writes `report.html`, `summary.md` and `junit.xml` into the run folder
+/// `folder`, from its `run.json`, `history.jsonl`, `store.jsonl`, `verdict.json`
+/// and `latency.json`.
 ///
 /// A file that is missing or torn is said so in the report and is no error.
 ///
@@ -33,9 +33,7 @@ pub fn render(folder: &Path) -> Result<(), ReportError> {
     let run = load::Run::load(folder)?;
     write(folder, "report.html", &page::page(&run)?)?;
     write(folder, "summary.md", &summary::summary(&run)?)?;
-    write(folder, "junit.xml", &junit::junit(&run)?)?;
-    let figures = serde_json::to_string(&run.figures()).unwrap_or_default();
-    write(folder, "latency.json", &(figures + "\n"))
+    write(folder, "junit.xml", &junit::junit(&run)?)
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), ReportError> {

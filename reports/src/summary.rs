@@ -123,21 +123,21 @@ fn row(check: &Check) -> String {
 }
 
 fn figures(run: &Run) -> Vec<String> {
-    let figures = run.figures();
+    let figures = &run.figures;
     let mut lines = Vec::new();
     if figures.achieved_rate > 0.0 {
         let target = figures
             .target_rate
             .map_or(String::new(), |t| format!(" of {} wanted", rate(t)));
         lines.push(format!(
-            "{} lock cycles/s begun{target}; {} requests/s over {:.1} s",
+            "{} lock cycles/s{target}; {} requests/s over {:.1} s",
             rate(figures.achieved_rate),
             rate(figures.requests_per_s),
             figures.load_s
         ));
     }
     lines.extend(figures.shortfall());
-    for (f, op) in &figures.operations {
+    for (f, op) in figures.ordered() {
         if let (Some(p50), Some(p99)) = (op.p50_ms, op.p99_ms) {
             let unknown = if op.unknown > 0 {
                 format!(", {} unknown", count(op.unknown))

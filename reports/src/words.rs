@@ -94,18 +94,19 @@ pub fn outcome(run: &Run) -> (String, Tone) {
     let Some(verdicts) = &run.verdicts else {
         return ("Not judged yet".into(), Tone::Unsure);
     };
-    let unexpected = verdicts.checks.iter().any(|c| !c.as_expected());
-    match verdicts.outcome.as_str() {
-        "as-expected" if !unexpected => ("As expected".into(), Tone::Good),
-        "unexpected-violation" => ("Unexpected violation".into(), Tone::Bad),
-        other => {
-            let mut text = other.replace('-', " ");
-            if let Some(first) = text.get_mut(..1) {
-                first.make_ascii_uppercase();
-            }
-            let bad = unexpected || other.contains("violation") || other.contains("failure");
-            (text, if bad { Tone::Bad } else { Tone::Unsure })
-        }
+    let known = [
+        ("as-expected", "As expected", Tone::Good),
+        ("violated", "Violated unexpectedly", Tone::Bad),
+        ("malformed", "The history is malformed", Tone::Bad),
+        ("harness-failure", "The harness failed", Tone::Bad),
+        ("interrupted", "Interrupted", Tone::Unsure),
+        ("fault-not-applied", "A fault did not take hold", Tone::Unsure),
+        ("not-seen", "An expected violation was not seen", Tone::Bad),
+        ("unknown", "Nothing can be said", Tone::Unsure),
+    ];
+    match known.iter().find(|(name, ..)| *name == verdicts.outcome) {
+        Some((_, text, tone)) => ((*text).into(), *tone),
+        None => (verdicts.outcome.replace('-', " "), Tone::Unsure),
     }
 }
 
@@ -117,6 +118,9 @@ pub fn finding(run: &Run) -> String {
     let mut sentences = Vec::new();
     if let Some(failure) = run.meta.text("failure") {
         sentences.push(format!("The run failed: {failure}."));
+    }
+    if verdicts.outcome != "as-expected" && !verdicts.reason.is_empty() {
+        sentences.push(format!("Decisive: {}.", verdicts.reason));
     }
     sentences.push(tally(verdicts));
     sentences.join(" ")

@@ -39,7 +39,7 @@ fn unexpected_answers_fail_and_unmet_demands_fail() {
     let verdict = run.verdict().to_string();
     let verdict = verdict.replacen("\"expected\":\"violated\"", "\"expected\":\"holds\"", 1);
     let verdict = verdict.replace("\"expected\":\"any\"", "\"expected\":\"holds\"");
-    let verdict = verdict.replace("as-expected", "unexpected-violation");
+    let verdict = verdict.replace("as-expected", "violated");
     std::fs::write(folder.path().join("verdict.json"), verdict).unwrap();
     fencepost_reports::render(folder.path()).unwrap();
     let junit = rendered(folder.path(), "junit.xml");
@@ -49,7 +49,7 @@ fn unexpected_answers_fail_and_unmet_demands_fail() {
         "{junit}"
     );
     let html = rendered(folder.path(), "report.html");
-    assert!(html.contains("Unexpected violation"));
+    assert!(html.contains("Violated unexpectedly"));
     assert!(html.contains("not met"));
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use fencepost_history::{Event, Process, names};
 
 use crate::ReportError;
+use crate::figures::Figures;
 use crate::focus;
 use crate::scan::Scan;
 use crate::timeline::build::Builder;
@@ -33,6 +34,7 @@ pub struct Run {
     pub scan: Scan,
     pub focus: Option<Focus>,
     pub timeline: Timeline,
+    pub figures: Figures,
     /// Events of the focused lock around the story that are no evidence.
     pub context: BTreeMap<u64, Event>,
     /// What is missing, torn or left out: one sentence each.
@@ -62,6 +64,9 @@ impl Run {
                     "The answer of check {name} in verdict.json is unreadable."
                 ));
             }
+            for warning in file["warnings"].as_array().into_iter().flatten() {
+                run.notes.extend(warning.as_str().map(|w| format!("The checks warn: {w}.")));
+            }
             run.verdicts = Some(verdicts);
         }
         let history = folder.join("history.jsonl");
@@ -72,6 +77,8 @@ impl Run {
         }));
         scan.finish();
         run.scan = scan;
+        let latency = run.json(folder, "latency.json").map(|(file, _)| file);
+        run.figures = run.figures_from(latency.as_ref());
         run.focus = focus::choose(&run);
         if let Some(focus) = run.focus.clone() {
             run.timeline = run.trace(folder, &focus)?;
@@ -144,6 +151,8 @@ impl Run {
     fn json(&mut self, folder: &Path, name: &str) -> Option<(serde_json::Value, String)> {
         let text = match std::fs::read_to_string(folder.join(name)) {
             Ok(text) => text,
+            // Derived, and computed here when it is not there.
+            Err(_) if name == "latency.json" => return None,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 self.notes
                     .push(format!("There is no {name} in this folder."));

@@ -20,6 +20,8 @@ pub struct Verdicts {
     /// One word from docs/outcomes.md.
     pub outcome: String,
     pub exit_code: Option<i64>,
+    /// What decided the outcome.
+    pub reason: String,
     /// Worst first: unexpected, then violated, unknown, holds; then by name.
     pub checks: Vec<Check>,
 }
@@ -70,6 +72,7 @@ impl Verdicts {
         let verdicts = Verdicts {
             outcome: file["outcome"].as_str().unwrap_or("unknown").to_string(),
             exit_code: file["exit_code"].as_i64(),
+            reason: file["reason"].as_str().unwrap_or("").to_string(),
             checks,
         };
         (verdicts, unreadable)

@@ -4,14 +4,13 @@ use askama::Template;
 
 use super::Panel;
 use crate::ReportError;
+use crate::figures::Operation;
 use crate::load::Run;
 use crate::plot::{self, Frame};
-use crate::scan::latency::{Series, percentile_ms};
 use crate::words::{count, ms, rate, span};
 
 pub const PANEL: Panel = Panel { id: "performance", title: "Latency and throughput", body };
 
-const FIRST: [&str; 6] = ["acquire", "read", "write", "add", "renew", "release"];
 const MAX_ERRORS: usize = 12;
 
 #[derive(Template)]
@@ -29,12 +28,12 @@ const MAX_ERRORS: usize = 12;
 {% if banded %}<li><svg viewBox="0 0 34 16" aria-hidden="true"><rect class="band" x="1" y="1" width="32" height="14"/></svg> a fault in force</li>{% endif %}
 </ul>
 <div class="wide"><table>
-<thead><tr><th scope="col">Operation</th><th scope="col" class="num">Sent</th><th scope="col" class="num">Ok</th><th scope="col" class="num">Failed</th><th scope="col" class="num">Unknown</th><th scope="col" class="num">p50</th><th scope="col" class="num">p90</th><th scope="col" class="num">p99</th><th scope="col" class="num">p99.9</th><th scope="col" class="num">Slowest</th></tr></thead>
+<thead><tr><th scope="col">Operation</th><th scope="col" class="num">Ok</th><th scope="col" class="num">Failed</th><th scope="col" class="num">Unknown</th><th scope="col" class="num">p50</th><th scope="col" class="num">p90</th><th scope="col" class="num">p99</th><th scope="col" class="num">p99.9</th><th scope="col" class="num">Slowest</th></tr></thead>
 <tbody>
 {% for r in rows %}<tr><th scope="row">{{ r.f }}</th>{% for n in r.cells %}<td class="num">{{ n }}</td>{% endfor %}</tr>
 {% endfor %}</tbody></table></div>
 {% if !errors.is_empty() %}<details><summary>Errors by number</summary><ul>{% for e in errors %}<li>{{ e }}</li>{% endfor %}</ul></details>{% endif %}
-<p class="small">Latencies are those of calls answered ok, from the intended start where the history has it, otherwise from the invocation. Each point covers {{ bucket }} or more; where it covers fewer than 100 calls, p99 is its slowest.</p>
+<p class="small">{% if intended %}The table counts latency from the intended start of each call, as the controller measured it, so that a queue in front of the service is not hidden. The plots show calls answered ok, from their invocation.{% else %}Latencies are those of calls answered ok, from their invocation: there is no latency.json with the intended starts.{% endif %} Each point covers {{ bucket }} or more; where it covers fewer than 100 calls, p99 is its slowest.</p>
 "##
 )]
 struct Body {
@@ -42,6 +41,7 @@ struct Body {
     plots: Vec<Figure>,
     banded: bool,
     rows: Vec<Row>,
+    intended: bool,
     errors: Vec<String>,
     bucket: String,
 }
@@ -71,22 +71,22 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
         load: run.scan.load_span(),
         bands: spans.map(|(from, to)| (from, to.unwrap_or(run.scan.last))).collect(),
     };
-    let figures = run.figures();
+    let figures = &run.figures;
     let mut plots = Vec::new();
     if let Some(acquires) = all.series.get("acquire")
         && let Some(svg) = plot::throughput(&frame, acquires, figures.target_rate)?
     {
         let target = figures.target_rate.map_or(String::new(), |t| format!(", target {}/s", rate(t)));
-        let note = format!("{} cycles/s begun{target}", rate(figures.achieved_rate));
+        let note = format!("{} cycles/s{target}", rate(figures.achieved_rate));
         let alt = format!("Throughput over time: {note}");
         plots.push(Figure { title: "Throughput".into(), note, alt, svg });
     }
-    let mut rows = Vec::new();
-    for (f, series) in ordered(&all.series) {
-        rows.push(row(f, series));
+    for (f, op) in figures.ordered() {
+        let Some(series) = all.series.get(f) else {
+            continue;
+        };
         if let Some(svg) = plot::latency(&frame, series)? {
-            let p = |q| percentile_ms(&series.total.latency, q).map_or("–".into(), ms);
-            let note = format!("p50 {}, p99 {}", p(50.0), p(99.0));
+            let note = format!("p50 {}, p99 {}", known(op.p50_ms), known(op.p99_ms));
             let alt = format!("Latency of {f} over time, logarithmic: {note}");
             plots.push(Figure { title: f.to_string(), note, alt, svg });
         }
@@ -95,26 +95,22 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
         shortfall: figures.shortfall().unwrap_or_default(),
         plots,
         banded: !frame.bands.is_empty(),
-        rows,
+        rows: figures.ordered().into_iter().map(|(f, op)| row(f, op)).collect(),
+        intended: figures.intended,
         errors: errors(run),
         bucket: span(all.width),
     };
     Ok(Some(body.render()?))
 }
 
-fn ordered(series: &std::collections::BTreeMap<String, Series>) -> Vec<(&str, &Series)> {
-    let rank = |f: &str| FIRST.iter().position(|x| *x == f).unwrap_or(FIRST.len());
-    let mut all: Vec<(&str, &Series)> = series.iter().map(|(f, s)| (f.as_str(), s)).collect();
-    all.sort_by_key(|(f, _)| (rank(f), *f));
-    all
+fn row(f: &str, op: &Operation) -> Row {
+    let counts = [op.ok, op.failed, op.unknown].map(count);
+    let times = [op.p50_ms, op.p90_ms, op.p99_ms, op.p999_ms, op.max_ms].map(known);
+    Row { f: f.to_string(), cells: counts.into_iter().chain(times).collect() }
 }
 
-fn row(f: &str, s: &Series) -> Row {
-    let mut cells: Vec<String> = [s.total.invoked, s.total.ok, s.failed, s.unknown].map(count).into();
-    for q in [50.0, 90.0, 99.0, 99.9, 100.0] {
-        cells.push(percentile_ms(&s.total.latency, q).map_or("–".into(), ms));
-    }
-    Row { f: f.to_string(), cells }
+fn known(value: Option<f64>) -> String {
+    value.map_or("–".into(), ms)
 }
 
 fn errors(run: &Run) -> Vec<String> {

@@ -224,7 +224,12 @@ impl<'a> Builder<'a> {
             index: event.index,
         };
         match &*event.f {
-            names::CLAIMS => self.claims(event),
+            names::CLAIMS => self.claims(event, sent.time),
+            "close" => {
+                for hold in self.live.iter_mut().filter(|h| h.who == who) {
+                    hold.end.get_or_insert((End::Closed, at));
+                }
+            }
             names::RENEW if event.value.get("ok").and_then(Value::as_bool) == Some(true) => {
                 self.renewed(&owner, fence, sent, ttl_of(&event.value));
             }
@@ -263,7 +268,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn claims(&mut self, event: &Event) {
+    fn claims(&mut self, event: &Event, made: i64) {
         let Some(Value::List(grants)) = event.value.get("grants") else {
             return;
         };
@@ -272,7 +277,7 @@ impl<'a> Builder<'a> {
             if grant.get("key").and_then(Value::as_str) == key.as_deref() {
                 let (owner, fence) = grant_of(grant);
                 if let Some(hold) = self.find(&owner, fence) {
-                    hold.believed = hold.believed.max(event.time);
+                    hold.believed = hold.believed.max(made);
                 }
             }
         }

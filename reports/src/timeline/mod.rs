@@ -128,6 +128,8 @@ impl Hold {
 pub enum End {
     Released,
     Lost,
+    /// The worker was asked to close.
+    Closed,
     Died,
 }
 

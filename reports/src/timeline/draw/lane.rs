@@ -153,6 +153,7 @@ fn tip(h: &Hold, fence: &str) -> String {
         let word = match end {
             End::Released => "released",
             End::Lost => "loss noticed",
+            End::Closed => "worker closed",
             End::Died => "worker ended",
         };
         tip += &format!("\n{word} at {}", seconds(at.time));
