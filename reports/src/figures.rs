@@ -118,9 +118,12 @@ impl Figures {
 
     /// Operations in the order of a lock cycle, then by name.
     pub fn ordered(&self) -> Vec<(&str, &Operation)> {
-        const FIRST: [&str; 7] = ["acquire", "read", "write", "add", "renew", "release", "cycle"];
+        const FIRST: [&str; 7] = [
+            "acquire", "read", "write", "add", "renew", "release", "cycle",
+        ];
         let rank = |f: &str| FIRST.iter().position(|x| *x == f).unwrap_or(FIRST.len());
-        let mut all: Vec<(&str, &Operation)> = self.operations.iter().map(|(f, o)| (&**f, o)).collect();
+        let mut all: Vec<(&str, &Operation)> =
+            self.operations.iter().map(|(f, o)| (&**f, o)).collect();
         all.sort_by_key(|(f, _)| (rank(f), *f));
         all
     }
@@ -149,7 +152,15 @@ mod tests {
         assert!(figures.intended);
         assert_eq!(figures.operations["acquire"].p50_ms, Some(0.5));
         assert_eq!(figures.operations["acquire"].p90_ms, None);
-        assert!(figures.shortfall().is_some_and(|s| s.contains("49 lock cycles/s of 50 wanted (98.0 %)")));
-        assert!(!Run::default().figures_from(Some(&json!({"format": 2}))).intended);
+        assert!(
+            figures
+                .shortfall()
+                .is_some_and(|s| s.contains("49 lock cycles/s of 50 wanted (98.0 %)"))
+        );
+        assert!(
+            !Run::default()
+                .figures_from(Some(&json!({"format": 2})))
+                .intended
+        );
     }
 }

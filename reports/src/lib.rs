@@ -8,6 +8,7 @@ pub mod figures;
 pub mod focus;
 pub mod junit;
 pub mod load;
+pub mod matrix;
 pub mod page;
 pub mod panels;
 mod plot;
@@ -47,8 +48,15 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), ReportError> {
 /// # Errors
 /// When `matrix.json` is missing or malformed, or the page cannot be written.
 pub fn render_matrix(folder: &Path) -> Result<(), ReportError> {
-    if !folder.is_dir() {
-        return Err(ReportError::NotAFolder(folder.to_path_buf()));
-    }
-    Ok(())
+    let path = folder.join("matrix.json");
+    let text = std::fs::read_to_string(&path).map_err(|source| ReportError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let matrix = serde_json::from_str(&text).map_err(|e| ReportError::Malformed {
+        path,
+        line: e.line() as u64,
+        reason: e.to_string(),
+    })?;
+    write(folder, "matrix.html", &matrix::page(&matrix)?)
 }

@@ -100,7 +100,11 @@ pub fn outcome(run: &Run) -> (String, Tone) {
         ("malformed", "The history is malformed", Tone::Bad),
         ("harness-failure", "The harness failed", Tone::Bad),
         ("interrupted", "Interrupted", Tone::Unsure),
-        ("fault-not-applied", "A fault did not take hold", Tone::Unsure),
+        (
+            "fault-not-applied",
+            "A fault did not take hold",
+            Tone::Unsure,
+        ),
         ("not-seen", "An expected violation was not seen", Tone::Bad),
         ("unknown", "Nothing can be said", Tone::Unsure),
     ];

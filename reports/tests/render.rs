@@ -153,3 +153,29 @@ fn a_folder_that_is_none_is_an_error() {
     let error = fencepost_reports::render(Path::new("no/such/folder")).unwrap_err();
     assert!(error.to_string().contains("is not a run folder"), "{error}");
 }
+
+#[test]
+fn a_matrix_links_each_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |system: &str, fault: &str, outcome: &str, answer: &str| {
+        serde_json::json!({"system": system, "fault": fault, "scenario": format!("{system}-{fault}"),
+            "run": format!("{system}/{fault}"), "outcome": outcome, "checks": {"double-holder.service": answer},
+            "acquire_p50_ms": 0.5, "acquire_p99_ms": 2.0, "throughput": 480.0, "recovery_ms": null})
+    };
+    let rows = [
+        row("redis", "pause", "as-expected", "holds"),
+        row("redis", "failover", "violated", "violated"),
+        row("<etcd>", "pause", "unknown", "unknown"),
+    ];
+    let matrix = serde_json::json!({"format": 1, "rows": rows}).to_string();
+    std::fs::write(folder.path().join("matrix.json"), matrix).unwrap();
+    fencepost_reports::render_matrix(folder.path()).unwrap();
+    let html = rendered(folder.path(), "matrix.html");
+    assert!(html.contains("1 of 3 runs came out"));
+    assert!(html.contains("href=\"./redis/pause/report.html\""));
+    assert!(!html.contains("<etcd>"));
+    assert!(html.contains("not run"));
+    std::fs::write(folder.path().join("matrix.json"), "{\n\"rows\": 3}").unwrap();
+    let error = fencepost_reports::render_matrix(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("matrix.json line 2"), "{error}");
+}

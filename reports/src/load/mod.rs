@@ -65,7 +65,8 @@ impl Run {
                 ));
             }
             for warning in file["warnings"].as_array().into_iter().flatten() {
-                run.notes.extend(warning.as_str().map(|w| format!("The checks warn: {w}.")));
+                run.notes
+                    .extend(warning.as_str().map(|w| format!("The checks warn: {w}.")));
             }
             run.verdicts = Some(verdicts);
         }

@@ -145,7 +145,7 @@ impl Example {
             let lock = self.lock.clone();
             self.cycle(
                 (5_000 + n * 120) * MS,
-                1 + n as u64,
+                20 + n as u64,
                 n as u64 % 3,
                 &lock,
                 25 + n as u64,

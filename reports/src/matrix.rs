@@ -1,0 +1,208 @@
+//! The page of a matrix: services × faults, one cell a run, linked to its report.
+//!
+//! `matrix.json` is `{"format":1,"rows":[{"system","fault","scenario","run",
+//! "outcome","checks":{check: answer},"acquire_p50_ms","acquire_p99_ms",
+//! "throughput","recovery_ms"}]}`; `run` is a path relative to its folder, and
+//! figures may be null.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use serde::Deserialize;
+
+use crate::ReportError;
+use crate::page::CSS;
+use crate::words::{Tone, ms, rate, span};
+
+/// What `fencepost matrix` wrote.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Matrix {
+    pub rows: Vec<Row>,
+}
+
+/// One run of the matrix.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    pub system: String,
+    pub fault: String,
+    pub scenario: String,
+    /// Run folder, relative to the folder of `matrix.json`.
+    pub run: String,
+    pub outcome: String,
+    pub checks: BTreeMap<String, String>,
+    pub acquire_p50_ms: Option<f64>,
+    pub acquire_p99_ms: Option<f64>,
+    /// Lock cycles a second.
+    pub throughput: Option<f64>,
+    /// From the last healing to service as before.
+    pub recovery_ms: Option<f64>,
+}
+
+#[derive(Template)]
+#[template(path = "matrix.html")]
+struct Page {
+    css: &'static str,
+    faults: Vec<String>,
+    lines: Vec<Line>,
+    tally: String,
+    details: Vec<Detail>,
+}
+
+struct Line {
+    system: String,
+    cells: Vec<Vec<Cell>>,
+}
+
+struct Cell {
+    href: String,
+    class: &'static str,
+    mark: &'static str,
+    scenario: String,
+    outcome: String,
+    broke: String,
+}
+
+struct Detail {
+    system: String,
+    fault: String,
+    scenario: String,
+    href: String,
+    class: &'static str,
+    outcome: String,
+    violated: String,
+    held: usize,
+    unknown: usize,
+    figures: [String; 4],
+}
+
+/// The page as HTML; everything from the file escaped.
+pub fn page(matrix: &Matrix) -> Result<String, ReportError> {
+    let mut faults: Vec<String> = Vec::new();
+    let mut systems: Vec<&str> = Vec::new();
+    for row in &matrix.rows {
+        if !faults.contains(&row.fault) {
+            faults.push(row.fault.clone());
+        }
+        if !systems.contains(&row.system.as_str()) {
+            systems.push(&row.system);
+        }
+    }
+    let lines = systems.iter().map(|system| {
+        let cell = |fault: &String| {
+            let here = matrix
+                .rows
+                .iter()
+                .filter(|r| r.system == *system && r.fault == *fault);
+            here.map(cell).collect()
+        };
+        Line {
+            system: (*system).to_string(),
+            cells: faults.iter().map(cell).collect(),
+        }
+    });
+    let good = matrix
+        .rows
+        .iter()
+        .filter(|r| r.outcome == "as-expected")
+        .count();
+    let page = Page {
+        css: CSS,
+        lines: lines.collect(),
+        faults,
+        tally: format!(
+            "{good} of {} runs came out as their scenarios expect.",
+            matrix.rows.len()
+        ),
+        details: matrix.rows.iter().map(detail).collect(),
+    };
+    Ok(page.render()?)
+}
+
+fn tone(outcome: &str) -> Tone {
+    match outcome {
+        "as-expected" => Tone::Good,
+        "violated" | "not-seen" | "malformed" | "harness-failure" => Tone::Bad,
+        _ => Tone::Unsure,
+    }
+}
+
+fn violated(row: &Row) -> Vec<&str> {
+    let all = row
+        .checks
+        .iter()
+        .filter(|(_, answer)| *answer == "violated");
+    all.map(|(name, _)| name.as_str()).collect()
+}
+
+fn cell(row: &Row) -> Cell {
+    let tone = tone(&row.outcome);
+    Cell {
+        href: href(&row.run),
+        class: tone.class(),
+        mark: tone.mark(),
+        scenario: row.scenario.clone(),
+        outcome: row.outcome.replace('-', " "),
+        broke: violated(row).join(", "),
+    }
+}
+
+fn detail(row: &Row) -> Detail {
+    let answers = |wanted: &str| row.checks.values().filter(|a| *a == wanted).count();
+    let time = |value: Option<f64>| value.map_or("–".into(), ms);
+    let recovery = row
+        .recovery_ms
+        .map_or("–".into(), |v| span((v * 1e6) as i64));
+    Detail {
+        system: row.system.clone(),
+        fault: row.fault.clone(),
+        scenario: row.scenario.clone(),
+        href: href(&row.run),
+        class: tone(&row.outcome).class(),
+        outcome: row.outcome.replace('-', " "),
+        violated: violated(row).join(", "),
+        held: answers("holds"),
+        unknown: answers("unknown"),
+        figures: [
+            time(row.acquire_p50_ms),
+            time(row.acquire_p99_ms),
+            row.throughput.map_or("–".into(), rate),
+            recovery,
+        ],
+    }
+}
+
+/// Relative link to a run's report; empty for paths that leave the folder, as
+/// for those that could be read as an address.
+fn href(run: &str) -> String {
+    let inside = run.split('/').all(|part| !part.is_empty() && part != "..");
+    if run.is_empty() || !inside {
+        return String::new();
+    }
+    let mut out = String::from("./");
+    for byte in run.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte) {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out + "/report.html"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::href;
+
+    #[test]
+    fn links_stay_within_the_folder() {
+        assert_eq!(href("runs/a b"), "./runs/a%20b/report.html");
+        assert_eq!(
+            href("javascript:alert(1)"),
+            "./javascript%3Aalert%281%29/report.html"
+        );
+        for bad in ["", "../x", "/etc", "a//b"] {
+            assert_eq!(href(bad), "");
+        }
+    }
+}
