@@ -102,10 +102,10 @@
       for (const row of svg.querySelectorAll(".labels")) {
         const taken = [];
         const all = [...row.querySelectorAll(".label")];
-        for (const first of ["1", "0"]) {
+        for (const rank of ["0", "1", "2"]) {
           for (const label of all) {
             const text = label.firstElementChild;
-            if (text.dataset.first !== first) continue;
+            if (text.dataset.rank !== rank) continue;
             const size = text.textContent.length * 6.3 + 5;
             const a = x(Number(label.dataset.a)) + Number(text.getAttribute("x"));
             const room = text.dataset.room === undefined ? Infinity : x(Number(text.dataset.room));

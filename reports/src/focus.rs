@@ -13,8 +13,9 @@ use crate::timeline::Focus;
 const MAX_SPAN: i64 = 120_000_000_000;
 const MIN_PAD: i64 = 50_000_000;
 
-/// The lock around the worst violation; without one, the busiest lock around
-/// the first fault; without faults, at the beginning of the load.
+/// The lock around the worst violation; without one, a lock that the first fault
+/// hit, or else the busiest one, around that fault; without faults, at the
+/// beginning of the load.
 pub fn choose(run: &Run) -> Option<Focus> {
     let told = run.verdicts.as_ref().and_then(|v| v.told());
     told.and_then(|check| around(check, run))
@@ -74,12 +75,12 @@ fn key_of(event: &Event) -> Option<Option<Arc<str>>> {
 }
 
 fn quiet(run: &Run) -> Option<Focus> {
-    let busiest = run
-        .scan
-        .locks
-        .iter()
-        .max_by_key(|(key, n)| (**n, std::cmp::Reverse((*key).clone())));
-    let key = busiest.map(|(key, _)| key.clone())?;
+    let locks = run.scan.locks.iter();
+    let busiest = locks.max_by_key(|(key, n)| (**n, std::cmp::Reverse((*key).clone())));
+    let (key, which) = match &run.scan.hit {
+        Some(key) => (key.clone(), "A lock that the fault hit"),
+        None => (busiest?.0.clone(), "The busiest lock"),
+    };
     let ttl = run
         .meta
         .number("lease.ttl_ms")
@@ -95,7 +96,7 @@ fn quiet(run: &Run) -> Option<Focus> {
         ),
         None => (load, load + 3 * ttl, "at the beginning of the load"),
     };
-    let why = format!("No check was violated. The busiest lock is shown, {what}.");
+    let why = format!("No check was violated with evidence. {which} is shown, {what}.");
     let key = (!key.is_empty()).then_some(key);
     Some(Focus {
         key,

@@ -18,9 +18,9 @@ pub const PANEL: Panel = Panel { id: "repeat", title: "Do it again", body };
 <pre class="command">fencepost check DIR
 fencepost report DIR</pre>
 <p class="small">A seed repeats the schedule of load and faults. Real services keep their own interleaving.</p>
-<table class="facts"><caption>Versions</caption><tbody>
+{% if !facts.is_empty() %}<table class="facts"><caption>Versions</caption><tbody>
 {% for (name, value) in facts %}<tr><th scope="row">{{ name }}</th><td>{{ value }}</td></tr>
-{% endfor %}</tbody></table>
+{% endfor %}</tbody></table>{% endif %}
 "##
 )]
 struct Body {

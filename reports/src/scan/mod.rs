@@ -38,15 +38,21 @@ pub struct Scan {
     pub losses: u64,
     /// Grants by lock name.
     pub locks: HashMap<Arc<str>, u64>,
+    /// A lock that a worker used when the first fault hit that worker.
+    pub hit: Option<Arc<str>>,
     /// Events asked for by index.
     pub shown: BTreeMap<u64, Event>,
     wanted: BTreeSet<u64>,
     open: HashMap<u64, Open>,
+    /// Lock that each worker last used.
+    using: HashMap<u64, Arc<str>>,
 }
 
 struct Open {
     f: Arc<str>,
     start: i64,
+    key: Option<Arc<str>>,
+    worker: Option<u64>,
 }
 
 impl Scan {
@@ -87,20 +93,34 @@ impl Scan {
                 .unwrap_or(event.time);
             self.latencies.invoked(&event.f, start);
             if self.open.len() < MAX_OPEN {
-                let f = event.f.clone();
-                if let Some(lost) = self.open.insert(process, Open { f, start }) {
+                let open = Open {
+                    f: event.f.clone(),
+                    start,
+                    key: event.key.clone(),
+                    worker: event.value.get("worker").and_then(Value::as_u64),
+                };
+                if let Some(lost) = self.open.insert(process, open) {
                     self.latencies.unknown(&lost.f);
                 }
             }
             return;
         }
-        let start = self.open.remove(&process).map_or(event.time, |o| o.start);
+        let open = self.open.remove(&process);
+        let start = open.as_ref().map_or(event.time, |o| o.start);
         match event.kind {
             EventType::Ok => self.latencies.ok(&event.f, start, event.time),
             EventType::Fail => self.latencies.failed(&event.f),
             EventType::Info | EventType::Invoke => self.latencies.unknown(&event.f),
         }
         if event.kind == EventType::Ok && &*event.f == names::ACQUIRE {
+            if let Some(Open {
+                key: Some(key),
+                worker: Some(worker),
+                ..
+            }) = open
+            {
+                self.using.insert(worker, key);
+            }
             let key = event.key.clone().unwrap_or_else(|| "".into());
             if self.locks.len() < MAX_LOCKS || self.locks.contains_key(&key) {
                 *self.locks.entry(key).or_default() += 1;
@@ -117,7 +137,22 @@ impl Scan {
     fn named(&mut self, name: &str, event: &Event) {
         let text = |member: &str| event.value.get(member).and_then(Value::as_str);
         match &*event.f {
-            names::FAULT => self.faults.push(event),
+            names::FAULT => {
+                self.faults.push(event);
+                self.note_hit();
+            }
+            names::POINT => {
+                let process = event.value.get("process").and_then(Value::as_u64);
+                let open = process.and_then(|p| self.open.get(&p));
+                if let Some(Open {
+                    key: Some(key),
+                    worker: Some(worker),
+                    ..
+                }) = open
+                {
+                    self.using.insert(*worker, key.clone());
+                }
+            }
             names::PHASE if self.phases.len() < MAX_PHASES => {
                 let phase = text("phase").unwrap_or("?").to_string();
                 self.phases.push((phase, event.time));
@@ -133,6 +168,14 @@ impl Scan {
             names::RENEW => self.renewals += 1,
             names::LOST => self.losses += 1,
             _ => {}
+        }
+    }
+
+    fn note_hit(&mut self) {
+        let first = self.faults.all.iter().find(|f| f.applied());
+        if let (None, Some(fault)) = (&self.hit, first) {
+            let mut used = self.using.iter().filter(|(w, _)| fault.affects_worker(**w));
+            self.hit = used.next().map(|(_, key)| key.clone());
         }
     }
 

@@ -3,6 +3,11 @@
 
 use super::pen::{Pen, WIDTH, esc};
 
+/// Ranks of labels: of the story, of what changes something, of the rest.
+pub const STORY: u8 = 0;
+pub const MAIN: u8 = 1;
+pub const REST: u8 = 2;
+
 const CHAR: f64 = 6.3;
 const GAP: f64 = 5.0;
 
@@ -15,19 +20,19 @@ struct Label {
     time: i64,
     shift: i64,
     text: String,
-    first: bool,
+    rank: u8,
     /// End of the bar that it must fit into.
     room: Option<i64>,
 }
 
 impl Labels {
-    /// A text that begins `shift` pixels from `time`; those with `first` win the room.
-    pub fn add(&mut self, time: i64, shift: i64, text: &str, first: bool) {
+    /// A text that begins `shift` pixels from `time`; lower ranks win the room.
+    pub fn add(&mut self, time: i64, shift: i64, text: &str, rank: u8) {
         self.all.push(Label {
             time,
             shift,
             text: text.to_string(),
-            first,
+            rank,
             room: None,
         });
     }
@@ -38,7 +43,7 @@ impl Labels {
             time: from,
             shift: 4,
             text: text.to_string(),
-            first: true,
+            rank: STORY,
             room: Some(to),
         });
     }
@@ -47,16 +52,11 @@ impl Labels {
         if self.all.is_empty() {
             return;
         }
-        self.all.sort_by_key(|l| (l.time, !l.first));
+        self.all.sort_by_key(|l| (l.time, l.rank));
         let mut taken: Vec<(f64, f64)> = Vec::new();
         let mut shown = vec![false; self.all.len()];
-        for first in [true, false] {
-            for (n, label) in self
-                .all
-                .iter()
-                .enumerate()
-                .filter(|(_, l)| l.first == first)
-            {
+        for rank in [STORY, MAIN, REST] {
+            for (n, label) in self.all.iter().enumerate().filter(|(_, l)| l.rank == rank) {
                 let width = label.text.chars().count() as f64 * CHAR;
                 let from = (pen.x(label.time) + label.shift as f64).min(WIDTH as f64 - width);
                 let to = from + width + GAP;
@@ -73,14 +73,14 @@ impl Labels {
             let x = pen.x(label.time) + label.shift as f64;
             let shift = label.shift as f64 - (x + width - WIDTH as f64).max(0.0);
             let hidden = if shown { "" } else { " off" };
-            let first = u8::from(label.first);
+            let rank = label.rank;
             pen.at(&format!("label{hidden}"), label.time, y);
             let text = esc(&label.text);
             let room = label.room.map_or(String::new(), |room| {
                 format!(" data-room=\"{:.6}\"", pen.fraction(room))
             });
             pen.add(format_args!(
-                "<text x=\"{shift:.0}\" data-first=\"{first}\"{room}>{text}</text>"
+                "<text x=\"{shift:.0}\" data-rank=\"{rank}\"{room}>{text}</text>"
             ));
             pen.end();
         }

@@ -1,6 +1,6 @@
 //! One worker's lane: pauses behind, holds as bars, operations beneath them.
 
-use super::labels::Labels;
+use super::labels::{Labels, MAIN, REST, STORY};
 use super::pen::Pen;
 use crate::load::events::plain;
 use crate::scan::faults::Fault;
@@ -224,7 +224,12 @@ fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) 
         op.f,
         op.fence.map_or(String::new(), |f| f.to_string())
     );
-    labels.add(end, -6, &text, told || class == "refused");
+    let rank = match told || class == "refused" {
+        true => STORY,
+        false if !read => MAIN,
+        false => REST,
+    };
+    labels.add(end, -6, &text, rank);
 }
 
 /// An acquire that got nothing.

@@ -135,7 +135,7 @@ fn faults_strip(pen: &mut Pen, faults: &[(&Fault, i64, i64)], y: i64) {
         pen.bar("fault-bar", *from, *to, y + 8, 14);
         pen.close(index);
         let text = format!("{} of {whom}{unsure}", fault.name);
-        labels.add(*from, 0, &text, true);
+        labels.add(*from, 0, &text, labels::STORY);
     }
     labels.draw(pen, y + 36, "note");
 }
@@ -160,14 +160,18 @@ fn store_strip(pen: &mut Pen, timeline: &Timeline, y: i64) {
         };
         pen.glyph(class, mark.time, y + 17);
         pen.close(mark.index);
-        let told = mark.stale() || !mark.accepted;
+        let rank = match mark.stale() || !mark.accepted {
+            true => labels::STORY,
+            false if mark.op != "read" => labels::MAIN,
+            false => labels::REST,
+        };
         let text = match (mark.stale(), mark.highest) {
             (true, Some(highest)) => format!("{fence} after {highest}!"),
             _ if !mark.accepted => format!("{fence} refused"),
             _ if mark.op == "read" => format!("read {fence}"),
             _ => fence,
         };
-        labels.add(mark.time, -4, &text, told);
+        labels.add(mark.time, -4, &text, rank);
     }
     labels.draw(pen, y + 40, "note");
 }
