@@ -1,5 +1,6 @@
 //! The harness: hosts, systems, controller and command line.
 
+pub mod cli;
 pub mod host;
 pub mod images;
 pub mod record;

@@ -92,7 +92,7 @@ impl Nemesis {
     ///
     /// # Errors
     /// The report to record instead (`skipped`), when there is no such fault or target.
-    pub async fn prepare(&self, order: Order) -> Result<Prepared, Box<Report>> {
+    pub async fn prepare(&mut self, order: Order) -> Result<Prepared, Box<Report>> {
         let mut started = Report {
             id: order.id.clone(),
             fault: order.fault.clone(),

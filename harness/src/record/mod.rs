@@ -13,7 +13,7 @@ use fencepost_history::{Event, EventType, Process, Value};
 use thiserror::Error;
 
 pub use folder::{FolderError, RunFolder};
-pub use runfile::{RunFile, Status};
+pub use runfile::{RunFile, Status, rfc3339};
 
 /// Kept aside so that the end of a run can still be written when the disk is full.
 const RESERVE: u64 = 4 << 20;

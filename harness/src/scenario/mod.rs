@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use builtin::{builtin, builtins};
 pub use error::ScenarioError;
-pub use parse::{find, parse};
+pub use parse::{find, parse, validate};
 
 /// A scenario as read, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

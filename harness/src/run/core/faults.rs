@@ -120,6 +120,27 @@ impl Core {
         }
     }
 
+    /// Appends new lines of the schedule to its file.
+    pub(super) fn save_schedule(&mut self) {
+        let lines = self.scheduler.take_lines();
+        if lines.is_empty() {
+            return;
+        }
+        let mut text = Vec::new();
+        for line in &lines {
+            serde_json::to_writer(&mut text, line).expect("invariant: a schedule has string keys");
+            text.push(b'\n');
+        }
+        if let Err(e) = self.schedule.write_all(&text) {
+            self.fail(format!("cannot write schedule.jsonl: {e}"));
+        }
+    }
+
+    pub(super) fn nothing_to_heal(&mut self, id: &str) {
+        self.acting = self.acting.saturating_sub(1);
+        self.scheduler.healed(id, self.since_load());
+    }
+
     /// Keeps track of which workers cannot run: they are not hung.
     fn note_pauses(&mut self, report: &Report) {
         if report.kind != Kind::Pause {

@@ -91,6 +91,10 @@ pub enum Command {
         holds: bool,
         recorded: Option<oneshot::Sender<()>>,
     },
+    /// Nothing holds under this id any more.
+    NothingToHeal {
+        id: String,
+    },
     /// This worker is about to be killed by a fault.
     ExpectExit {
         worker: usize,
@@ -136,8 +140,6 @@ pub struct Ending {
     pub interrupted: bool,
     /// The first thing that went wrong with the harness or a worker.
     pub failure: Option<String>,
-    /// Lines of `schedule.jsonl`.
-    pub schedule: Vec<fencepost_nemesis::schedule::Line>,
     /// Per worker, what it called itself.
     pub names: Vec<String>,
     pub next_process: u64,
@@ -183,7 +185,8 @@ pub struct Core {
     wakes: Wakes,
     interrupted: bool,
     failure: Option<String>,
-    schedule: Vec<fencepost_nemesis::schedule::Line>,
+    /// `schedule.jsonl`, written as it comes about.
+    schedule: Box<dyn io::Write + Send>,
     /// The history cannot be written: nothing may be sent any more.
     mute: bool,
 }
@@ -202,6 +205,7 @@ impl Core {
         cfg: Settings,
         rec: Recorder,
         scheduler: Scheduler,
+        schedule: Box<dyn io::Write + Send>,
         board: Arc<Board>,
         progress: Arc<Progress>,
     ) -> io::Result<Wiring> {
@@ -225,7 +229,7 @@ impl Core {
             figures: Figures::default(),
             interrupted: false,
             failure: None,
-            schedule: Vec::new(),
+            schedule,
             mute: false,
             cfg,
             rec,
@@ -265,13 +269,11 @@ impl Core {
             }
         }
         self.flush();
-        self.schedule.extend(self.scheduler.take_lines());
         Ending {
             recorder: self.rec,
             figures: self.figures,
             interrupted: self.interrupted,
             failure: self.failure,
-            schedule: self.schedule,
             names: self.staff.names(),
             next_process: self.next_process,
         }
@@ -290,6 +292,7 @@ impl Core {
                 self.mute = self.rec.flush().is_err();
             }
         }
+        self.save_schedule();
         for session in self.staff.sessions.iter_mut().flatten() {
             if self.mute {
                 session.hang_up()
@@ -335,6 +338,7 @@ impl Core {
                 holds,
                 recorded,
             } => self.reported(&report, holds, recorded),
+            Command::NothingToHeal { id } => self.nothing_to_heal(&id),
             Command::ExpectExit { worker } => self.staff.expect_exit(worker),
             Command::Exited { worker, how } => self.exited(worker, &how),
             Command::Interrupt => {

@@ -1,0 +1,372 @@
+//! Everything that has to stand before the load begins.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fencepost_nemesis::schedule::Scheduler;
+use fencepost_workloads::protocol::{self, Endpoint, Init, StoreConf, SystemConf};
+use fencepost_workloads::stores;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::core::{Board, Core, CoreHandle, Progress, Settings, Story, Wiring};
+use super::crew::{Crew, Program, words};
+use super::env::RunEnv;
+use super::{Options, RunError, host_kind};
+use crate::host::{self, Host, HostOptions, Process, ProcessSpec, Unit, UnitId};
+use crate::record::{Recorder, RunFile, RunFolder, Status};
+use crate::scenario::{Mode, Scenario, longest};
+use crate::system::{self, Service, System};
+
+const WITNESS_PORT: u16 = 7400;
+/// Longest time that a service may take until it answers.
+const READY: Duration = Duration::from_secs(60);
+
+/// A run's folder, processes and addresses.
+pub struct Stage {
+    pub folder: RunFolder,
+    pub file: RunFile,
+    pub board: Arc<Board>,
+    pub store: StoreConf,
+    run_id: String,
+    system: Box<dyn System>,
+    host: Option<Arc<dyn Host>>,
+    nodes: Vec<Arc<Unit>>,
+    witness: Option<Process>,
+    service: Service,
+}
+
+impl Stage {
+    /// Makes the run folder. Nothing runs yet.
+    ///
+    /// # Errors
+    /// When system and scenario do not fit, or the folder cannot be made.
+    pub async fn open(options: &Options) -> Result<Self, RunError> {
+        let s = &options.scenario;
+        let system = system::open(&s.system, s.params.clone())?;
+        fits(s, system.as_ref())?;
+        let run_id = format!("{:08x}", rand::random::<u32>());
+        let folder = match &options.out {
+            Some(dir) => RunFolder::at(dir)?,
+            None => RunFolder::fresh(&PathBuf::from("runs"), &s.name, &run_id)?,
+        };
+        let file = RunFile::new(
+            s,
+            system.facts(),
+            &run_id,
+            options.seed,
+            options.command.clone(),
+        );
+        file.write(&folder.dir)
+            .map_err(RunError::io(folder.file("run.json").display().to_string()))?;
+        let store = StoreConf {
+            kind: s.store.kind.clone(),
+            addr: String::new(),
+            fenced: s.store.fenced,
+            params: protocol::Params::from_iter([(
+                "raise_on_read".to_owned(),
+                s.store.raise_on_read.into(),
+            )]),
+        };
+        Ok(Stage {
+            folder,
+            file,
+            board: Arc::new(Board::new(s.load.locks)),
+            store,
+            run_id,
+            system,
+            host: None,
+            nodes: Vec::new(),
+            witness: None,
+            service: Service::default(),
+        })
+    }
+
+    /// Starts the service and the store.
+    ///
+    /// # Errors
+    /// What the host or the service says.
+    pub async fn raise(&mut self, options: &Options) -> Result<(), RunError> {
+        let s = &options.scenario;
+        let host_options = HostOptions {
+            run_id: self.run_id.clone(),
+            run_dir: self.folder.dir.clone(),
+            image: options.image.clone(),
+        };
+        let host = host::open(host_kind(s.host), host_options).await?;
+        self.host = Some(host.clone());
+        for (index, spec) in self.system.nodes(host.site()).into_iter().enumerate() {
+            self.nodes.push(host.start_node(index, spec).await?);
+        }
+        self.service = self.system.join(host.site(), READY).await?;
+        self.file.system.version = self.service.version.clone();
+        self.raise_store(s, host.as_ref()).await?;
+        self.file
+            .write(&self.folder.dir)
+            .map_err(RunError::io("run.json"))
+    }
+
+    async fn raise_store(&mut self, s: &Scenario, host: &dyn Host) -> Result<(), RunError> {
+        match s.store.kind.as_str() {
+            "none" => Ok(()),
+            "witness" => {
+                let addr = SocketAddr::from((host.site().addr(UnitId::Witness), WITNESS_PORT));
+                self.store.addr = addr.to_string();
+                self.witness = Some(self.start_witness(s, host).await?);
+                Ok(())
+            }
+            kind => {
+                let client = self.system.client(host.site());
+                let first = client
+                    .endpoints
+                    .first()
+                    .filter(|_| client.name.starts_with(kind));
+                let addr = first.ok_or_else(|| {
+                    RunError::Unfit(format!(
+                        "store `{kind}` needs a system of that kind, not `{}`",
+                        s.system
+                    ))
+                })?;
+                self.store.addr = addr.addr.to_string();
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts the witness and waits until it accepts connections.
+    async fn start_witness(&self, s: &Scenario, host: &dyn Host) -> Result<Process, RunError> {
+        let mut args = vec![
+            "witness".to_owned(),
+            "--listen".into(),
+            self.store.addr.clone(),
+            "--log".into(),
+        ];
+        args.push(self.folder.file("store.jsonl").display().to_string());
+        if !s.store.fenced {
+            args.push("--unfenced".into());
+        }
+        if !s.store.raise_on_read {
+            args.push("--no-raise-on-read".into());
+        }
+        let spec = ProcessSpec {
+            id: UnitId::Witness,
+            program: own_program()?,
+            args,
+            env: Default::default(),
+        };
+        let mut process = host.start_process(spec).await?;
+        let mut line = String::new();
+        let mut stdout = BufReader::new(&mut process.stdout);
+        match tokio::time::timeout(Duration::from_secs(10), stdout.read_line(&mut line)).await {
+            Ok(Ok(n)) if n > 0 && line.contains("listening") => Ok(process),
+            _ => Err(RunError::Setup(format!(
+                "the store did not start at {}; see {}",
+                self.store.addr,
+                self.folder.log("witness").display()
+            ))),
+        }
+    }
+
+    fn host(&self) -> Result<&Arc<dyn Host>, RunError> {
+        self.host
+            .as_ref()
+            .ok_or_else(|| RunError::Setup("the host is not open".into()))
+    }
+
+    /// The core for this run, with its history begun.
+    ///
+    /// # Errors
+    /// When the history cannot be created.
+    pub fn core(
+        &self,
+        options: &Options,
+        scheduler: Scheduler,
+        progress: Arc<Progress>,
+    ) -> Result<Wiring, RunError> {
+        let recorder = Recorder::create(&self.folder.dir, Instant::now())?;
+        let settings = settings(options, self.file.lease.ttl_ms, &self.folder);
+        let path = self.folder.file("schedule.jsonl");
+        let schedule =
+            std::fs::File::create(&path).map_err(RunError::io(path.display().to_string()))?;
+        Core::new(
+            settings,
+            recorder,
+            scheduler,
+            Box::new(schedule),
+            self.board.clone(),
+            progress,
+        )
+        .map_err(RunError::io("the core's waker"))
+    }
+
+    /// Ready to start workers.
+    ///
+    /// # Errors
+    /// When the program of the workers is unknown.
+    pub fn crew(&self, options: &Options) -> Result<Arc<Crew>, RunError> {
+        let s = &options.scenario;
+        let host = self.host()?;
+        let program = match &options.worker {
+            None => Program {
+                program: own_program()?,
+                args: vec!["worker".into()],
+            },
+            Some(line) => {
+                let mut words = words(line).into_iter();
+                let program = words
+                    .next()
+                    .ok_or_else(|| RunError::Unfit("--worker is empty".into()))?;
+                Program {
+                    program: program.into(),
+                    args: words.collect(),
+                }
+            }
+        };
+        let client = self.system.client(host.site());
+        let endpoints = client
+            .endpoints
+            .iter()
+            .map(|e| Endpoint {
+                name: e.name.clone(),
+                addr: e.addr.to_string(),
+            })
+            .collect();
+        let init = Init {
+            protocol: protocol::VERSION,
+            worker: 0,
+            clients: s.clients + u32::from(!s.story.lock.is_empty()),
+            seed: options.seed,
+            system: SystemConf {
+                name: client.name,
+                endpoints,
+                params: client.params,
+            },
+            store: self.store.clone(),
+            ttl_ms: self.file.lease.ttl_ms,
+            timeout_ms: s.timeout().as_millis() as u64,
+        };
+        Ok(Arc::new(Crew::new(
+            host.clone(),
+            program,
+            init,
+            s.workers as usize,
+        )))
+    }
+
+    /// The run as faults see it.
+    pub fn env(&self, options: &Options, crew: Arc<Crew>, core: CoreHandle) -> Arc<RunEnv> {
+        let host = self
+            .host
+            .clone()
+            .expect("invariant: the crew was made from the same host");
+        Arc::new(RunEnv {
+            run_id: self.run_id.clone(),
+            ttl: options.scenario.ttl(),
+            host,
+            ports: (0..self.nodes.len()).map(|n| self.system.port(n)).collect(),
+            nodes: self.nodes.clone(),
+            crew,
+            service: self.service.clone(),
+            board: self.board.clone(),
+            core,
+            down: Mutex::default(),
+        })
+    }
+
+    /// A client of the store for the end of the run.
+    ///
+    /// # Errors
+    /// When the store's kind is unknown.
+    pub fn store_admin(&self, timeout: Duration) -> Result<Box<dyn stores::StoreAdmin>, RunError> {
+        let unfit = |e: fencepost_workloads::locks::ConfError| RunError::Unfit(e.to_string());
+        let kind = stores::find(&self.store.kind).map_err(unfit)?;
+        let cx = stores::StoreContext {
+            conf: self.store.clone(),
+            worker: u32::MAX,
+            client: 0,
+            timeout,
+        };
+        (kind.admin)(cx).map_err(unfit)
+    }
+
+    /// Stops everything that was started and closes `run.json`.
+    pub async fn close(&mut self, status: Status) {
+        self.witness = None;
+        if let Some(host) = self.host.take()
+            && let Err(e) = host.stop().await
+        {
+            self.file
+                .failure
+                .get_or_insert(format!("stopping the run: {e}"));
+        }
+        self.file.status = status;
+        self.file.ended = Some(crate::record::rfc3339(std::time::SystemTime::now()));
+        if let Err(e) = self.file.write(&self.folder.dir) {
+            tracing::warn!("run.json: {e}");
+        }
+    }
+}
+
+/// Refuses what the system does not offer.
+fn fits(s: &Scenario, system: &dyn System) -> Result<(), RunError> {
+    let facts = system.facts();
+    if s.mode == Mode::Shared && !facts.shared {
+        return Err(RunError::Unfit(format!(
+            "system `{}` has no shared locks; set another `system`",
+            s.system
+        )));
+    }
+    if facts.lease && s.ttl() < Duration::from_millis(facts.min_ttl_ms) {
+        return Err(RunError::Unfit(format!(
+            "system `{}` grants no lease below {} ms; set `lease.ttl` higher",
+            s.system, facts.min_ttl_ms
+        )));
+    }
+    stores::find(&s.store.kind).map_err(|e| RunError::Unfit(e.to_string()))?;
+    Ok(())
+}
+
+fn settings(options: &Options, ttl_ms: Option<u64>, folder: &RunFolder) -> Settings {
+    let s = &options.scenario;
+    let ttl = s.ttl();
+    let nanos = |span| longest(span, ttl).as_nanos() as i64;
+    let story = (!s.story.lock.is_empty()).then(|| Story {
+        lock: s.story.lock.as_str().into(),
+        rivals: s.story.rivals as usize,
+        work: s.story.work.clone(),
+        wait: longest(&s.story.wait, ttl),
+        pause: s.story.pause.clone(),
+    });
+    Settings {
+        seed: options.seed,
+        workers: s.workers as usize,
+        clients: s.clients,
+        mode: match s.mode {
+            Mode::Exclusive => protocol::Mode::Exclusive,
+            Mode::Shared => protocol::Mode::Shared,
+            Mode::Semaphore => protocol::Mode::Semaphore,
+        },
+        permits: (s.mode == Mode::Semaphore).then_some(s.permits),
+        ttl_ms,
+        ttl,
+        timeout: s.timeout(),
+        rate: s.load.rate,
+        locks: s.load.locks,
+        workload: s.load.workload,
+        work: s.load.work.clone(),
+        wait: longest(&s.load.wait, ttl),
+        duration: nanos(&s.load.duration),
+        calm: nanos(&s.load.calm),
+        story,
+        log_dir: folder.dir.join("logs"),
+    }
+}
+
+/// This very program: workers, witness and our own servers are its subcommands.
+fn own_program() -> Result<PathBuf, RunError> {
+    match std::env::var_os("FENCEPOST_PROGRAM") {
+        Some(path) => Ok(path.into()),
+        None => std::env::current_exe().map_err(RunError::io("this program's own path")),
+    }
+}
