@@ -81,7 +81,7 @@ pub fn main(args: &Args) -> ExitCode {
         println!("{}{title}", if n == 0 { "" } else { "\n" });
         let mut table = Table::new();
         table
-            .load_preset(NOTHING)
+            .load_style(NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic);
         for (name, about) in rows {
             table.add_row([format!("  {name}"), about]);

@@ -81,7 +81,7 @@ fn rank(name: &str) -> u8 {
 fn table(file: &VerdictFile) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(UTF8_HORIZONTAL_ONLY)
+        .load_style(UTF8_HORIZONTAL_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["check", "verdict", "expected", "", "reason"]);
     for (name, c) in &file.checks {

@@ -107,7 +107,7 @@ const GREETING: Duration = Duration::from_secs(20);
 pub async fn run(options: Options, progress: Arc<Progress>) -> Result<Report, RunError> {
     let mut stage = Stage::open(&options).await?;
     let signals = signals::listen();
-    let result = match stage.raise(&options).await {
+    let result = match stage.raise(&options, progress.clone()).await {
         Ok(()) => drive(&mut stage, &options, progress, signals).await,
         Err(e) => Err(e),
     };

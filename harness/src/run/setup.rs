@@ -15,6 +15,7 @@ use super::crew::{Crew, Program, words};
 use super::env::RunEnv;
 use super::{Options, RunError, host_kind};
 use crate::host::{self, Host, HostOptions, Process, ProcessSpec, Unit, UnitId};
+use crate::images::Say;
 use crate::record::{Recorder, RunFile, RunFolder, Status};
 use crate::scenario::{Mode, Scenario, longest};
 use crate::system::{self, Service, System};
@@ -87,12 +88,17 @@ impl Stage {
     ///
     /// # Errors
     /// What the host or the service says.
-    pub async fn raise(&mut self, options: &Options) -> Result<(), RunError> {
+    pub async fn raise(
+        &mut self,
+        options: &Options,
+        progress: Arc<Progress>,
+    ) -> Result<(), RunError> {
         let s = &options.scenario;
         let host_options = HostOptions {
             run_id: self.run_id.clone(),
             run_dir: self.folder.dir.clone(),
             image: options.image.clone(),
+            say: Say::new(move |text| progress.set_note(text.into())),
         };
         let host = host::open(host_kind(s.host), host_options).await?;
         self.host = Some(host.clone());
