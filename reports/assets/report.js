@@ -34,13 +34,8 @@
     let zoom = 1;
 
     tools.hidden = false;
-    for (const name of names) {
-      const box = document.createElementNS(svg.namespaceURI, "rect");
-      const y = Number(name.querySelector("text").getAttribute("y")) - 18;
-      for (const [k, v] of [["x", 0], ["y", y], ["width", gutter - 8], ["height", 40]]) box.setAttribute(k, v);
-      name.prepend(box);
-      svg.append(name);
-    }
+    // Above everything else, since lanes pass beneath when the reader scrolls.
+    for (const name of names) svg.append(name);
 
     const width = () => base * zoom;
     const x = (fraction) => gutter + fraction * (width() - gutter - pad);

@@ -26,7 +26,8 @@ panels![
     verdicts,
     performance,
     faults,
+    phases,
     events,
     scenario,
-    repeat
+    repeat,
 ];

@@ -42,6 +42,7 @@ pub fn draw(
     let rows = badges.iter().map(|(_, level)| level + 1).max().unwrap_or(0);
     let top = AXIS + rows * BADGES + 4;
     let mut y = top;
+    pen.strip("", "", 0, top);
     let mut nemesis = in_window(faults, focus);
     if nemesis.len() > MAX_FAULTS {
         cut.push(format!(

@@ -138,7 +138,10 @@ impl<'a> Pen<'a> {
         let bottom = y + height;
         self.add(format_args!(
             "<line class=\"lane-edge full\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-             <g class=\"lane-name\"><text x=\"4\" y=\"{}\">{name}</text><text class=\"sub\" x=\"4\" y=\"{}\">{sub}</text></g>",
+             <g class=\"lane-name\"><rect y=\"{}\" width=\"{}\" height=\"{}\"/><text x=\"4\" y=\"{}\">{name}</text><text class=\"sub\" x=\"4\" y=\"{}\">{sub}</text></g>",
+            y + 1,
+            GUTTER - 8,
+            height - 2,
             y + 21,
             y + 36
         ));
