@@ -3,6 +3,7 @@
 //! [`check_events`] judges a history of events by one of the built-in models;
 //! [`check`] judges operations by any [`Model`].
 
+pub mod checks;
 pub mod exit;
 pub mod explain;
 pub mod judge;

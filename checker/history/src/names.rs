@@ -15,6 +15,7 @@ pub const QUEUED: &str = "queued";
 pub const FAULT: &str = "fault";
 pub const PHASE: &str = "phase";
 pub const EXIT: &str = "exit";
+pub const CLOSE: &str = "close";
 
 pub const NEMESIS: &str = "nemesis";
 pub const CONTROLLER: &str = "controller";

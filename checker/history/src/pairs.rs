@@ -4,11 +4,13 @@
 //! an `info` its process id is retired. What breaks that is malformed and
 //! named by its line. Named processes (nemesis, controller, workers) do no operations.
 
+use std::sync::Arc;
+
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::ReadError;
 use crate::read::{History, Record};
-use crate::{EventType, Process};
+use crate::{Event, EventType, Process};
 
 /// One operation of a [`History`], by positions in its `events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +32,55 @@ pub enum Fed {
     Completed { invoke: Record, complete: Record },
 }
 
+/// Refuses what no sequential client could have caused. Keeps a process's open call and nothing else.
+#[derive(Default)]
+pub struct Sequence {
+    open: HashMap<u64, (Arc<str>, u64), foldhash::fast::FixedState>,
+    retired: HashSet<u64, foldhash::fast::FixedState>,
+}
+
+impl Sequence {
+    /// Checks the next event, which is on this line.
+    ///
+    /// # Errors
+    /// Names the line of an event that no sequential client could have caused.
+    pub fn check(&mut self, e: &Event, line: u64) -> Result<(), ReadError> {
+        let Process::Client(p) = e.process else {
+            return Ok(());
+        };
+        let bad = |what: String| Err(ReadError::malformed(line, what));
+        let f = &e.f;
+        if e.kind == EventType::Invoke {
+            if self.retired.contains(&p) {
+                return bad(format!("process {p} invokes {f} after its info retired it"));
+            }
+            if let Some((other, at)) = self.open.insert(p, (f.clone(), line)) {
+                return bad(format!(
+                    "process {p} invokes {f} while its {other} of line {at} is open"
+                ));
+            }
+            return Ok(());
+        }
+        match self.open.remove(&p) {
+            None => bad(format!("process {p} completes {f} without an invocation")),
+            Some((other, at)) if other != *f => bad(format!(
+                "process {p} completes {f} but line {at} invoked {other}"
+            )),
+            Some(_) => {
+                if e.kind == EventType::Info {
+                    self.retired.insert(p);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Pairs a stream; memory is bounded by the operations that are open or unknown.
 #[derive(Default)]
 pub struct Pairing {
+    sequence: Sequence,
     open: HashMap<u64, Record, foldhash::fast::FixedState>,
-    retired: HashSet<u64, foldhash::fast::FixedState>,
 }
 
 impl Pairing {
@@ -45,49 +91,19 @@ impl Pairing {
     /// # Errors
     /// Names the line of an event that no sequential client could have caused.
     pub fn feed(&mut self, r: Record) -> Result<Fed, ReadError> {
+        self.sequence.check(&r.event, r.line)?;
         let Process::Client(p) = r.event.process else {
             return Ok(Fed::Other(r));
         };
-        if r.event.kind == EventType::Invoke {
-            if self.retired.contains(&p) {
-                return Err(ReadError::malformed(
-                    r.line,
-                    format!("process {p} invokes again after its info retired it"),
-                ));
+        Ok(match self.open.remove(&p) {
+            Some(invoke) => Fed::Completed {
+                invoke,
+                complete: r,
+            },
+            None => {
+                self.open.insert(p, r);
+                Fed::Invoked(p)
             }
-            if let Some(open) = self.open.get(&p) {
-                return Err(ReadError::malformed(
-                    r.line,
-                    format!(
-                        "process {p} invokes {} while its {} of line {} is open",
-                        r.event.f, open.event.f, open.line
-                    ),
-                ));
-            }
-            self.open.insert(p, r);
-            return Ok(Fed::Invoked(p));
-        }
-        let Some(invoke) = self.open.remove(&p) else {
-            return Err(ReadError::malformed(
-                r.line,
-                format!("process {p} completes {} without an invocation", r.event.f),
-            ));
-        };
-        if invoke.event.f != r.event.f {
-            return Err(ReadError::malformed(
-                r.line,
-                format!(
-                    "process {p} completes {} but line {} invoked {}",
-                    r.event.f, invoke.line, invoke.event.f
-                ),
-            ));
-        }
-        if r.event.kind == EventType::Info {
-            self.retired.insert(p);
-        }
-        Ok(Fed::Completed {
-            invoke,
-            complete: r,
         })
     }
 
@@ -104,52 +120,25 @@ impl Pairing {
 /// # Errors
 /// Names the line of an event that no sequential client could have caused.
 pub fn pairs(h: &History) -> Result<Vec<Op>, ReadError> {
+    let mut sequence = Sequence::default();
     let mut ops: Vec<Op> = Vec::new();
     let mut open: HashMap<u64, usize> = HashMap::new();
-    let mut retired: HashSet<u64> = HashSet::new();
     for (i, e) in h.events.iter().enumerate() {
-        let Process::Client(p) = e.process else {
+        sequence.check(e, h.lines[i])?;
+        let Process::Client(process) = e.process else {
             continue;
         };
-        let bad = |what: String| Err(ReadError::malformed(h.lines[i], what));
-        if e.kind == EventType::Invoke {
-            if retired.contains(&p) {
-                return bad(format!(
-                    "process {p} invokes again after its info retired it"
-                ));
+        match open.remove(&process) {
+            Some(op) => ops[op].complete = Some(i),
+            None => {
+                open.insert(process, ops.len());
+                ops.push(Op {
+                    process,
+                    invoke: i,
+                    complete: None,
+                });
             }
-            if let Some(&o) = open.get(&p) {
-                let at = ops[o].invoke;
-                return bad(format!(
-                    "process {p} invokes {} while its {} of line {} is open",
-                    e.f, h.events[at].f, h.lines[at]
-                ));
-            }
-            open.insert(p, ops.len());
-            ops.push(Op {
-                process: p,
-                invoke: i,
-                complete: None,
-            });
-            continue;
         }
-        let Some(o) = open.remove(&p) else {
-            return bad(format!(
-                "process {p} completes {} without an invocation",
-                e.f
-            ));
-        };
-        let at = ops[o].invoke;
-        if h.events[at].f != e.f {
-            return bad(format!(
-                "process {p} completes {} but line {} invoked {}",
-                e.f, h.lines[at], h.events[at].f
-            ));
-        }
-        if e.kind == EventType::Info {
-            retired.insert(p);
-        }
-        ops[o].complete = Some(i);
     }
     Ok(ops)
 }

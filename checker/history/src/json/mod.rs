@@ -5,5 +5,5 @@ mod parse;
 mod write;
 
 pub(crate) use event::EventParser;
-pub use parse::parse_value;
+pub use parse::{ValueParser, parse_value};
 pub use write::{write_event, write_value};

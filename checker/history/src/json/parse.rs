@@ -26,13 +26,26 @@ impl Bad {
 /// # Errors
 /// Says the column and what was expected there.
 pub fn parse_value(text: &str) -> Result<Value, String> {
-    let mut interner = Interner::default();
-    let mut c = Cursor::new(text);
-    let parsed = c.value(&mut interner, 0).and_then(|v| {
-        c.space();
-        c.end().map(|()| v)
-    });
-    parsed.map_err(|b| b.text())
+    ValueParser::default().parse(text)
+}
+
+/// Reads many JSON values, sharing the strings that they repeat.
+#[derive(Default)]
+pub struct ValueParser {
+    interner: Interner,
+}
+
+impl ValueParser {
+    /// # Errors
+    /// Says the column and what was expected there.
+    pub fn parse(&mut self, text: &str) -> Result<Value, String> {
+        let mut c = Cursor::new(text);
+        let parsed = c.value(&mut self.interner, 0).and_then(|v| {
+            c.space();
+            c.end().map(|()| v)
+        });
+        parsed.map_err(|b| b.text())
+    }
 }
 
 pub(crate) struct Cursor<'a> {

@@ -1,0 +1,127 @@
+//! A write, accepted or not, was invoked by a worker, or reached the store from it, after its
+//! promised end *and* after another owner's later conflicting grant was ok: the damage that only a fence
+//! prevents. Without such a grant it is late, not violated.
+
+use fencepost_history::EventType;
+
+use super::crossing::{Crossing, Crossings};
+use super::double_holder::turnover;
+use super::finding::{Findings, holds_if, plural, seconds};
+use super::track::{F, Grant, Op, Stamp, Tracker, What};
+use super::{Check, Cx, Entry, Finding, Results, StoreOp};
+use crate::judge::facts::Facts;
+
+pub const ENTRY: Entry = Entry {
+    name: "lease-overrun",
+    about: "a write reached the store after its lease ran out and another client was granted the lock",
+    new: |_| Box::new(LeaseOverrun::default()),
+};
+
+#[derive(Default)]
+struct LeaseOverrun {
+    findings: Findings,
+    crossings: Crossings,
+    takeovers: u64,
+    late: u64,
+    leases: bool,
+}
+
+impl LeaseOverrun {
+    fn done(&mut self, cx: &Cx<'_>, op: &Op, kind: EventType) {
+        let accepted = kind == EventType::Ok;
+        let refused = kind == EventType::Fail && cx.event.error.as_deref() == Some("stale-fence");
+        if !matches!(op.f, F::Write | F::Add) || !(accepted || refused) {
+            return;
+        }
+        let Some(a) = op.grant.and_then(|id| cx.track.grant(id)) else {
+            return;
+        };
+        if a.promised.is_none_or(|p| op.act.time <= p) {
+            return;
+        }
+        let rival = cx.track.grants_of(op.key).find(|b| {
+            b.id != a.id && b.conflicts(a) && b.ok.index <= op.act.index && b.later_than(a)
+        });
+        match rival {
+            Some(b) => self
+                .findings
+                .add(story(a, b, op.invoke, Some(cx.seen.now), op.act)),
+            None => self.late += 1,
+        }
+    }
+}
+
+fn story(a: &Grant, b: &Grant, op: Stamp, done: Option<Stamp>, act: Stamp) -> Finding {
+    let mut f = Finding::new(format!(
+        "a write of {} under {}{} came after its promised end and after {} was granted it{}",
+        a.who(),
+        a.name,
+        a.fence_words(),
+        b.who(),
+        b.fence_words()
+    ))
+    .granted(a);
+    if let Some(p) = a.promised {
+        let from = a.renewed.map_or(a.acquire, |(sent, _)| sent);
+        let words = format!(
+            "the promised end of {}'s lease, {}, passes",
+            a.who(),
+            seconds(p)
+        );
+        f = f.follow(from, p, words);
+    }
+    f = f
+        .granted(b)
+        .tell(op, format!("{} is asked to write", a.who()));
+    if act != op {
+        f = f.tell(act, format!("{} is let go, and writes", a.who()));
+    }
+    match done {
+        Some(d) => f.tell(d, format!("the write of {} is answered", a.who())),
+        None => f,
+    }
+}
+
+impl Check for LeaseOverrun {
+    fn event(&mut self, cx: &Cx<'_>) {
+        self.crossings.event(cx);
+        if let Some(b) = cx.seen.granted.and_then(|id| cx.track.grant(id)) {
+            self.leases |= b.promised.is_some();
+            self.takeovers += u64::from(turnover(cx.track, b).1);
+        }
+        if let What::Done(op, kind) = &cx.seen.what {
+            self.done(cx, op, *kind);
+        }
+    }
+
+    fn store_again(&mut self, track: &Tracker, line: &StoreOp) {
+        if let Some(Crossing { a, b, op, done }) = self.crossings.store(track, line) {
+            self.findings.add(story(&a, &b, op, done, op));
+        }
+    }
+
+    fn violated(&self) -> bool {
+        !self.findings.is_empty()
+    }
+
+    fn finish(self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {
+        let late = match self.late {
+            0 => String::new(),
+            n => format!("; {} late, with no other grant by then", plural(n, "write")),
+        };
+        let unmet = if self.leases {
+            format!("no lease ran out under its holder before another was granted{late}")
+        } else {
+            "the locks have no lease".to_owned()
+        };
+        let why = format!(
+            "{} ran out under a holder, no write came after{late}",
+            plural(self.takeovers, "lease")
+        );
+        let otherwise = holds_if(self.takeovers, why, &unmet);
+        out.insert(
+            ENTRY.name.into(),
+            self.findings.conclude(self.takeovers, otherwise),
+        );
+    }
+}

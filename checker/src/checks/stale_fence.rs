@@ -1,0 +1,207 @@
+//! Per (lock, resource), exclusive mode: the store accepted an operation with a fence lower than one
+//! that it had accepted before, in its own serial order. Without such an order: unknown, since real-time
+//! order cannot see a write that was in flight.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::finding::{Findings, holds_if, plural};
+use super::store_op::{ChangeId, StoreOp};
+use super::track::{F, Grant, Mode, Stamp, Tracker, What, value_hash};
+use super::{Check, Cx, Entry, Finding, Results};
+use crate::judge::facts::Facts;
+use crate::verdict::{CheckResult, Verdict};
+
+pub const ENTRY: Entry = Entry {
+    name: "stale-fence-accepted",
+    about: "the store accepted a lower fence after a higher one",
+    new: |_| Box::new(StaleFence::default()),
+};
+
+/// Violations that are looked up in the history; the rest are counted.
+const TOLD: usize = 32;
+
+/// An operation of the log, and what the history says of it.
+#[derive(Clone)]
+struct Line {
+    seq: u64,
+    f: F,
+    fence: u64,
+    change: ChangeId,
+    grant: Option<Grant>,
+    invoke: Option<Stamp>,
+    done: Option<Stamp>,
+}
+
+struct Pair {
+    key: Arc<str>,
+    high: Line,
+    low: Line,
+}
+
+#[derive(Default)]
+struct StaleFence {
+    highest: HashMap<(Arc<str>, Option<Arc<str>>), Line>,
+    pairs: Vec<Pair>,
+    count: u64,
+    /// Operations with a superseded fence that reached the store.
+    exercised: u64,
+    lines: u64,
+}
+
+impl StaleFence {
+    fn line(op: &StoreOp, fence: u64) -> Line {
+        Line {
+            seq: op.seq,
+            f: op.f,
+            fence,
+            change: op.change(),
+            grant: None,
+            invoke: None,
+            done: None,
+        }
+    }
+
+    /// Finds the history's events for the operations in question.
+    fn look_up(&mut self, cx: &Cx<'_>) {
+        let granted = cx.seen.granted.and_then(|id| cx.track.grant(id));
+        let done = match &cx.seen.what {
+            What::Done(op, _) if matches!(op.f, F::Write | F::Add | F::Read) => Some(op),
+            _ => None,
+        };
+        if granted.is_none() && done.is_none() {
+            return;
+        }
+        for pair in &mut self.pairs {
+            for line in [&mut pair.high, &mut pair.low] {
+                if let Some(g) = granted
+                    && g.fence == Some(line.fence)
+                    && g.name == pair.key
+                {
+                    line.grant.get_or_insert_with(|| g.clone());
+                }
+                let Some(op) = done else { continue };
+                let same = match op.f {
+                    F::Read => line.f == F::Read && line.invoke.is_none(),
+                    f => (f, value_hash(&op.value)) == line.change,
+                };
+                if same && op.fence == Some(line.fence) && op.name == pair.key {
+                    line.invoke = Some(op.invoke);
+                    line.done = Some(cx.seen.now);
+                }
+            }
+        }
+    }
+}
+
+fn verb(f: F) -> &'static str {
+    match f {
+        F::Read => "read",
+        F::Add => "add",
+        _ => "write",
+    }
+}
+
+fn story(pair: &Pair) -> Finding {
+    let (high, low) = (&pair.high, &pair.low);
+    let mut f = Finding::new(format!(
+        "the store of {} accepted a {} with fence {} (seq {}) after a {} with fence {} (seq {})",
+        pair.key,
+        verb(low.f),
+        low.fence,
+        low.seq,
+        verb(high.f),
+        high.fence,
+        high.seq
+    ));
+    for line in [low, high] {
+        if let Some(g) = &line.grant {
+            f = f.granted(g);
+        }
+        if let Some(invoke) = line.invoke {
+            f = f.cite(invoke);
+        }
+    }
+    // In the order of the store, which the stamps of the answers need not follow.
+    for (line, words) in [(high, "is accepted"), (low, "is accepted after it")] {
+        if let Some(done) = line.done {
+            f = f.tell(
+                done,
+                format!("the {} with fence {} {words}", verb(line.f), line.fence),
+            );
+        }
+    }
+    f
+}
+
+impl Check for StaleFence {
+    fn store(&mut self, op: &StoreOp) {
+        self.lines += 1;
+        let Some(fence) = op.fence else { return };
+        let slot = (op.key.clone(), op.resource.clone());
+        let line = Self::line(op, fence);
+        let Some(high) = self.highest.get_mut(&slot) else {
+            if op.accepted {
+                self.highest.insert(slot, line);
+            }
+            return;
+        };
+        if fence >= high.fence {
+            if op.accepted && fence > high.fence {
+                *high = line;
+            }
+            return;
+        }
+        self.exercised += 1;
+        if op.accepted {
+            self.count += 1;
+            if self.pairs.len() < TOLD {
+                self.pairs.push(Pair {
+                    key: op.key.clone(),
+                    high: high.clone(),
+                    low: line,
+                });
+            }
+        }
+    }
+
+    fn event(&mut self, cx: &Cx<'_>) {
+        if !self.pairs.is_empty() {
+            self.look_up(cx);
+        }
+    }
+
+    fn violated(&self) -> bool {
+        self.count > 0
+    }
+
+    fn finish(self: Box<Self>, facts: &Facts, _: &Tracker, out: &mut Results) {
+        out.insert(ENTRY.name.into(), self.conclude(facts));
+    }
+}
+
+impl StaleFence {
+    fn conclude(self, facts: &Facts) -> CheckResult {
+        let mode = facts.mode.as_deref().map(Mode::of).unwrap_or_default();
+        if mode != Mode::Exclusive {
+            return super::finding::unknown("not applicable: locks are not exclusive");
+        }
+        if facts.store.faulted {
+            return super::finding::unknown("the store itself was under a fault");
+        }
+        let mut findings = Findings::default();
+        for pair in &self.pairs {
+            findings.add(story(pair));
+        }
+        findings.count = self.count;
+        let unmet = match self.lines {
+            0 => "no log of the store's own order",
+            _ => "no operation with a superseded fence reached the store",
+        };
+        let why = plural(self.exercised, "operation") + " with a superseded fence, all refused";
+        let result = findings.conclude(self.exercised, holds_if(self.exercised, why, unmet));
+        debug_assert!(result.verdict != Verdict::Violated || self.count > 0);
+        result
+    }
+}

@@ -1,0 +1,7 @@
+//! The lock-safety checks, clause by clause, and over random histories.
+#![allow(clippy::unwrap_used)]
+
+mod holders;
+mod kleppmann;
+mod others;
+mod script;
