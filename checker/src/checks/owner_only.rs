@@ -40,7 +40,7 @@ impl OwnerOnly {
             self.exercised += 1;
             if success {
                 let f = reused(a, verb)
-                    .tell(freed, format!("its release is answered: it was held"))
+                    .tell(freed, "its release is answered: it was held")
                     .tell(op.invoke, format!("{} {verb} {} again", a.who(), a.name))
                     .tell(cx.seen.now, "and is told that it was held");
                 self.findings.add(f);

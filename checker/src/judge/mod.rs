@@ -49,7 +49,7 @@ pub fn judge(folder: &Path) -> Result<VerdictFile, JudgeError> {
             });
         }
         // Out of order, or it looks malformed because it is.
-        Err(Stop::Read(ReadError::OutOfOrder { .. }) | Stop::Sequence(_)) => {
+        Err(Stop::Read(ReadError::OutOfOrder { .. }) | Stop::Sequence) => {
             run = Judging::sorted(&facts, folder, &history)?;
         }
         Err(Stop::Read(e)) => run.stop(&e),
@@ -61,7 +61,7 @@ pub fn judge(folder: &Path) -> Result<VerdictFile, JudgeError> {
 /// Why the streaming of a history ended early.
 enum Stop {
     Read(ReadError),
-    Sequence(ReadError),
+    Sequence,
 }
 
 fn history_of(folder: &Path) -> PathBuf {
@@ -116,7 +116,7 @@ impl Judging {
         let mut result = Ok(());
         while let (Ok(()), Some(next)) = (&result, reader.next()) {
             result = match next {
-                Ok(r) => self.event(&r.event, r.line).map_err(Stop::Sequence),
+                Ok(r) => self.event(&r.event, r.line).map_err(|_| Stop::Sequence),
                 Err(e) => Err(Stop::Read(e)),
             };
         }

@@ -39,10 +39,10 @@ pub fn each(folder: &Path, mut each: impl FnMut(&StoreOp)) -> io::Result<LogEnd>
             return Ok(end);
         }
         let terminated = line.last() == Some(&b'\n');
+        end.lines += 1;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        end.lines += 1;
         let op = parse(&mut parser, &line, last_seq);
         match op {
             Ok(op) => {

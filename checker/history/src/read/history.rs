@@ -5,7 +5,7 @@ use std::path::Path;
 use super::order::Record;
 use super::stream::Reader;
 use crate::Event;
-use crate::error::{ReadError, Warning};
+use crate::error::{ReadError, STEPS_BACK, Warning, Warnings};
 
 /// All events of a history, by rising index.
 #[derive(Clone, Debug, Default)]
@@ -84,11 +84,21 @@ fn collect(reader: Reader) -> Result<History, ReadError> {
             ));
         }
     }
+    let mut warnings = reader.warnings().to_vec();
+    if !sorted {
+        // Steps of the shuffled file say nothing; those of the sorted one do.
+        warnings.retain(|w| w.what != STEPS_BACK);
+        let mut again = Warnings(warnings);
+        for w in records.windows(2).filter(|w| w[1].event.time < w[0].event.time) {
+            again.add(w[1].line, STEPS_BACK);
+        }
+        warnings = again.0;
+    }
     let ranks = (!reader.indexed()).then(|| records.iter().map(|r| r.rank).collect());
     Ok(History {
         lines: records.iter().map(|r| r.line).collect(),
         events: records.into_iter().map(|r| r.event).collect(),
-        warnings: reader.warnings().to_vec(),
+        warnings,
         ranks,
     })
 }

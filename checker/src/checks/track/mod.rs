@@ -48,6 +48,8 @@ struct Book {
 }
 
 /// What an event was.
+// One lives at a time, so a large variant costs nothing and a box would cost an allocation an event.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum What {
     /// An operation began; it is in [`Tracker::open`].
