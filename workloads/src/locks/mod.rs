@@ -6,6 +6,7 @@
 
 pub mod buggy;
 mod noop;
+mod raftlock;
 mod redis;
 mod waiting;
 
@@ -163,7 +164,7 @@ pub struct LockKind {
 }
 
 /// Every lock client by name.
-pub const LOCKS: &[LockKind] = &[redis::KIND, noop::KIND];
+pub const LOCKS: &[LockKind] = &[redis::KIND, raftlock::KIND, noop::KIND];
 
 /// The lock client of this name.
 ///

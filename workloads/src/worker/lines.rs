@@ -30,11 +30,21 @@ impl Input {
             Ok(pipe) => Box::pin(pipe),
             Err(_) => Box::pin(tokio::io::stdin()),
         };
-        Ok(Input {
+        Ok(Input::from(from))
+    }
+
+    fn from(from: Pin<Box<dyn AsyncRead + Send>>) -> Input {
+        Input {
             from,
             buf: Vec::with_capacity(CHUNK),
             at: 0,
-        })
+        }
+    }
+
+    /// Lines from anything.
+    #[cfg(test)]
+    pub fn over(from: impl AsyncRead + Send + 'static) -> Input {
+        Input::from(Box::pin(from))
     }
 
     /// Waits for more bytes; 0 at the end.

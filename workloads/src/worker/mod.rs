@@ -46,14 +46,16 @@ pub fn worker_blocking(args: WorkerArgs) -> ExitCode {
 /// Runs a worker until its input ends. At the end of input without `close` it
 /// stops as if it had crashed: locks stay to their leases.
 pub async fn worker_main(args: WorkerArgs) -> ExitCode {
-    let out = Out::stdout();
-    let mut input = match Input::stdin() {
-        Ok(input) => input,
+    match Input::stdin() {
+        Ok(input) => serve(args, input, Out::stdout()).await,
         Err(e) => {
             eprintln!("worker: cannot read standard input: {e}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
+    }
+}
+
+async fn serve(args: WorkerArgs, mut input: Input, out: Out) -> ExitCode {
     let mut session = Session::new(args.system, out.clone());
     let code = loop {
         match input.fill().await {
@@ -93,3 +95,7 @@ fn quote(line: &[u8], e: &ProtocolError) -> ProtocolError {
     let start: String = String::from_utf8_lossy(line).chars().take(200).collect();
     ProtocolError::Other(format!("{e}, in {start:?}"))
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;
