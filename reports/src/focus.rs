@@ -96,7 +96,11 @@ fn quiet(run: &Run) -> Option<Focus> {
         ),
         None => (load, load + 3 * ttl, "at the beginning of the load"),
     };
-    let why = format!("No check was violated with evidence. {which} is shown, {what}.");
+    let judged = match &run.verdicts {
+        Some(_) => "No check was violated with evidence. ",
+        None => "",
+    };
+    let why = format!("{judged}{which} is shown, {what}.");
     let key = (!key.is_empty()).then_some(key);
     Some(Focus {
         key,

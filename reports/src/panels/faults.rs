@@ -14,6 +14,7 @@ pub const PANEL: Panel = Panel { id: "faults", title: "Faults and their receipts
 
 const MAX_ROWS: usize = 150;
 const MAX_RECEIPT: usize = 2_000;
+const MAX_MEMBERS: usize = 40;
 
 #[derive(Template)]
 #[template(
@@ -94,9 +95,8 @@ fn cell(stage: &Stage, run: &Run) -> Cell {
         "skipped" => ("unsure", "–"),
         _ => ("bad", "?"),
     };
-    let short = |v: &Value| plain(v).chars().take(MAX_RECEIPT).collect::<String>();
     let receipt = match &stage.receipt {
-        Value::Map(members) => members.iter().map(|(k, v)| (k.to_string(), short(v))).collect(),
+        Value::Map(members) => flat("", members),
         Value::Null => Vec::new(),
         other => vec![("receipt".to_string(), short(other))],
     };
@@ -110,4 +110,23 @@ fn cell(stage: &Stage, run: &Run) -> Cell {
         reason: stage.reason.clone().unwrap_or_default(),
         receipt,
     }
+}
+
+/// Members of a receipt, those of inner maps with both names: `worker:0 17874`.
+fn flat(outer: &str, members: &[(std::sync::Arc<str>, Value)]) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    for (name, value) in members.iter().take(MAX_MEMBERS) {
+        let name = format!("{outer} {name}").trim_start().to_string();
+        match value {
+            Value::Map(inner) if outer.is_empty() && !inner.is_empty() => {
+                out.extend(flat(&name, inner));
+            }
+            other => out.push((name, short(other))),
+        }
+    }
+    out
+}
+
+fn short(value: &Value) -> String {
+    plain(value).chars().take(MAX_RECEIPT).collect()
 }

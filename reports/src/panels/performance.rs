@@ -22,9 +22,9 @@ const MAX_ERRORS: usize = 12;
 {% for p in plots %}<figure role="img" aria-label="{{ p.alt }}"><figcaption><strong>{{ p.title }}</strong> {{ p.note }}</figcaption>{{ p.svg|safe }}</figure>
 {% endfor %}</div>
 <ul class="legend">
-<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-first" x1="1" x2="33" y1="8" y2="8"/><circle class="key-first" cx="17" cy="8" r="3"/></svg> p50; grants</li>
-<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-second" x1="1" x2="33" y1="8" y2="8"/></svg> p99; acquires sent</li>
-<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-target" x1="1" x2="33" y1="8" y2="8"/></svg> target</li>
+<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-first" x1="1" x2="33" y1="8" y2="8"/><circle class="key-first" cx="17" cy="8" r="3"/></svg> p50; grants, on all locks</li>
+<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-second" x1="1" x2="33" y1="8" y2="8"/></svg> p99; acquires sent, on all locks</li>
+<li><svg viewBox="0 0 34 16" aria-hidden="true"><line class="key-target" x1="1" x2="33" y1="8" y2="8"/></svg> target, without the acquires of a story</li>
 {% if banded %}<li><svg viewBox="0 0 34 16" aria-hidden="true"><rect class="band" x="1" y="1" width="32" height="14"/></svg> a fault in force</li>{% endif %}
 </ul>
 <div class="wide"><table>

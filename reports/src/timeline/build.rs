@@ -235,10 +235,6 @@ impl<'a> Builder<'a> {
             }
             names::LOST => {
                 if let Some(hold) = self.find(&owner, fence) {
-                    let at = At {
-                        time: sent.time.max(hold.believed),
-                        ..at
-                    };
                     hold.end.get_or_insert((End::Lost, at));
                     let reason = text("reason").unwrap_or("no reason given");
                     self.mark(who, at, format!("noticed the loss: {reason}"));

@@ -94,9 +94,11 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Until when the grant is certain: the earliest of its promised end and
-    /// what ended it; `None` when neither is known.
-    pub fn certain_until(&self) -> Option<i64> {
+    /// Until when the client held by right: the earliest of its promised end and
+    /// what ended it; `None` when neither is known. A loss counts from when it was
+    /// reported; the checks are more careful and count it from the last request
+    /// that the worker had read before.
+    pub fn held_until(&self) -> Option<i64> {
         let ended = self.end.as_ref().map(|(_, at)| at.time);
         match (self.promised, ended) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -40,7 +40,7 @@ fn a_promise_counts_from_the_request() {
     let built = built(&[ASK, GRANT]);
     let hold = &built.holds[0];
     assert_eq!(hold.promised, Some(1_100 * MS));
-    assert_eq!(hold.certain_until(), Some(1_100 * MS));
+    assert_eq!(hold.held_until(), Some(1_100 * MS));
     assert_eq!(hold.overstay(), None);
 }
 
@@ -48,7 +48,7 @@ fn a_promise_counts_from_the_request() {
 fn a_release_ends_the_hold_before_its_promise() {
     let release = r#"{"time":500,"process":0,"type":"invoke","f":"release","key":"L","value":{"worker":0,"owner":"a","fence":33}}"#;
     let hold = &built(&[ASK, GRANT, release]).holds[0];
-    assert_eq!(hold.certain_until(), Some(500 * MS));
+    assert_eq!(hold.held_until(), Some(500 * MS));
     assert_eq!(hold.overstay(), None);
     assert_eq!(hold.last(), 500 * MS);
 }
@@ -76,16 +76,16 @@ fn a_renewal_answered_ok_extends_and_an_unknown_one_does_not() {
 fn a_claim_after_the_promise_is_an_overstay() {
     let claim = r#"{"time":1800,"process":"w0","type":"info","f":"claims","value":{"grants":[{"key":"L","owner":"a","fence":"33"}]}}"#;
     let hold = &built(&[ASK, GRANT, claim]).holds[0];
-    assert_eq!(hold.certain_until(), Some(1_100 * MS));
+    assert_eq!(hold.held_until(), Some(1_100 * MS));
     assert_eq!(hold.overstay(), Some(1_800 * MS));
 }
 
 #[test]
-fn a_loss_counts_from_the_request_before_it() {
+fn a_loss_ends_the_hold_when_it_is_reported() {
     let lost = r#"{"time":900,"process":"w0","type":"info","f":"lost","key":"L","value":{"owner":"a","fence":33,"reason":"deadline","after":{"index":1,"time":800000000}}}"#;
     let built = built(&[ASK, GRANT, lost]);
     let hold = &built.holds[0];
-    assert_eq!(hold.certain_until(), Some(800 * MS));
+    assert_eq!(hold.held_until(), Some(900 * MS));
     assert_eq!(hold.overstay(), None);
     assert_eq!(built.marks[0].1.what, "noticed the loss: deadline");
 }
@@ -94,7 +94,7 @@ fn a_loss_counts_from_the_request_before_it() {
 fn a_lock_without_a_lease_is_held_until_it_ends() {
     let grant = r#"{"time":110,"process":0,"type":"ok","f":"acquire","key":"L","value":{"owner":"a","fence":null,"ttl_ms":null}}"#;
     let hold = &built(&[ASK, grant]).holds[0];
-    assert_eq!(hold.certain_until(), None);
+    assert_eq!(hold.held_until(), None);
     assert_eq!(hold.last(), i64::MAX);
 }
 

@@ -99,7 +99,7 @@ fn hold(pen: &mut Pen, h: &Hold, y: i64, labels: &mut Labels) {
         pen.line("waiting", h.asked.time, h.granted.time, top + BAR / 2);
         pen.close(h.asked.index);
     }
-    let until = h.certain_until().unwrap_or(pen.to).max(h.granted.time);
+    let until = h.held_until().unwrap_or(pen.to).max(h.granted.time);
     pen.open(h.granted.index, "hold", &tip(h, &fence));
     pen.bar("certain", h.granted.time, until, top, BAR);
     if let (Some(promised), Some(overstay)) = (h.promised, h.overstay()) {

@@ -101,7 +101,7 @@ fn describe(timeline: &Timeline, focus: &Focus) -> String {
                 lane.who,
                 seconds(hold.granted.time)
             );
-            if let Some(until) = hold.certain_until() {
+            if let Some(until) = hold.held_until() {
                 out += &format!(" until {}", seconds(until));
             }
             if let Some(until) = hold.overstay() {
