@@ -1,6 +1,8 @@
 //! `fencepost worker`: carries lock clients and speaks the worker protocol on
 //! standard input and output.
 
+#[cfg(test)]
+mod bench;
 mod grants;
 mod lines;
 mod ops;

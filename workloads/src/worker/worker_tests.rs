@@ -2,122 +2,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
-};
 
+use super::bench::{Bench, Running};
 use super::*;
-use crate::protocol::FromWorker;
-use crate::stores::witness::{Rules, Witness};
-
-/// A worker in this process, as a controller sees it.
-struct Bench {
-    to: WriteHalf<DuplexStream>,
-    from: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    seen: Vec<Value>,
-    log: tempfile::NamedTempFile,
-    worker: tokio::task::JoinHandle<ExitCode>,
-}
-
-impl Bench {
-    async fn new(system: Value, fenced: bool) -> Bench {
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap().to_string();
-        let rules = Rules {
-            fenced,
-            raise_on_read: true,
-        };
-        let witness = Witness::new(rules, log.reopen().unwrap());
-        tokio::spawn(crate::stores::witness::serve(listener, witness));
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (input, output) = tokio::io::split(theirs);
-        let worker = tokio::spawn(serve(
-            WorkerArgs { system: None },
-            Input::over(input),
-            Out::to(output),
-        ));
-        let (from, to) = tokio::io::split(ours);
-        let from = BufReader::new(from).lines();
-        let mut bench = Bench {
-            to,
-            from,
-            seen: Vec::new(),
-            log,
-            worker,
-        };
-        let hello = bench
-            .ask(json!({"id":1,"op":"init","protocol":1,"worker":0,"clients":4,"seed":7,"system":system,
-                "store":{"kind":"witness","addr":addr},"ttl_ms":300,"timeout_ms":500}))
-            .await;
-        assert_eq!(hello["type"], "ok", "{hello}");
-        assert_eq!(hello["value"]["points"], json!(["before-store-write"]));
-        bench
-    }
-
-    async fn send(&mut self, line: Value) {
-        self.to
-            .write_all(format!("{line}\n").as_bytes())
-            .await
-            .unwrap();
-    }
-
-    /// Reads on to the first line that `which` picks; the others are kept in `seen`.
-    async fn until(&mut self, which: impl Fn(&Value) -> bool) -> Value {
-        let read = async {
-            loop {
-                let line = self.from.next_line().await.unwrap().unwrap();
-                FromWorker::parse(line.as_bytes()).unwrap();
-                let line: Value = serde_json::from_str(&line).unwrap();
-                if which(&line) {
-                    return line;
-                }
-                self.seen.push(line);
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(5), read)
-            .await
-            .unwrap()
-    }
-
-    async fn event(&mut self, name: &str) -> Value {
-        if let Some(at) = self.seen.iter().position(|l| l["event"] == name) {
-            return self.seen.remove(at);
-        }
-        self.until(|l| l["event"] == name).await
-    }
-
-    async fn answer(&mut self, id: u64) -> Value {
-        self.until(|l| l["id"] == id && l["type"].is_string()).await
-    }
-
-    async fn ask(&mut self, line: Value) -> Value {
-        let id = line["id"].as_u64().unwrap();
-        self.send(line).await;
-        self.answer(id).await
-    }
-
-    /// Acquires as client 0 and answers the fields that name the grant.
-    async fn grant(&mut self, id: u64, ttl_ms: u64) -> Value {
-        let got = self
-            .ask(json!({"id":id,"op":"acquire","client":0,"key":"L0","ttl_ms":ttl_ms,"wait_ms":0}))
-            .await;
-        let v = &got["value"];
-        json!({"client":0,"key":"L0","owner":v["owner"],"fence":v["fence"]})
-    }
-
-    async fn claims(&mut self, id: u64) -> usize {
-        let got = self.ask(json!({"id":id,"op":"ping"})).await;
-        got["value"]["claims"].as_array().unwrap().len()
-    }
-
-    fn stored(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.log.path()).unwrap();
-        text.lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect()
-    }
-}
 
 fn with(mut grant: Value, more: Value) -> Value {
     let fields = grant.as_object_mut().unwrap();
@@ -230,7 +117,10 @@ async fn what_cannot_be_done_is_said() {
             .contains("protocol 2")
     );
     b.send(json!({"id":4,"op":"steal"})).await;
-    let end = tokio::time::timeout(Duration::from_secs(5), b.worker).await;
+    let Running::Task(task) = b.running else {
+        panic!()
+    };
+    let end = tokio::time::timeout(Duration::from_secs(5), task).await;
     assert_eq!(
         format!("{:?}", end.unwrap().unwrap()),
         format!("{:?}", ExitCode::from(EXIT_PROTOCOL))
@@ -254,4 +144,99 @@ async fn a_redis_worker_keeps_others_out() {
     b.send(waiting).await;
     b.ask(with(g, json!({"id":5,"op":"release"}))).await;
     assert_eq!(b.answer(4).await["type"], "ok");
+}
+
+#[tokio::test]
+async fn the_python_worker_does_all_that_ours_does() {
+    let Some(server) = crate::testing::redis() else {
+        return;
+    };
+    let system = json!({"name":"redis","endpoints":[{"name":"n0","addr":server.addr}]});
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/workers/redis_lock.py"
+    );
+    let Some(mut b) = Bench::program(&["python3", script], system, true).await else {
+        return;
+    };
+    let g = b.grant(2, 400).await;
+    assert_eq!(b.claims(3).await, 1);
+    assert_eq!(b.event("renew").await["after"], 3);
+    let busy = json!({"id":4,"op":"acquire","client":1,"key":"L0","ttl_ms":400,"wait_ms":100});
+    assert_eq!(b.ask(busy).await["error"], "busy");
+    let read = b.ask(with(g.clone(), json!({"id":5,"op":"read"}))).await;
+    assert_eq!(read["value"]["value"], Value::Null);
+    let stop = json!({"id":6,"op":"write","value":"v1","prev":null,"stop_at":"before-store-write"});
+    b.send(with(g.clone(), stop)).await;
+    assert_eq!(b.event("point").await["id"], 6);
+    b.send(json!({"go":6})).await;
+    assert_eq!(b.answer(6).await["type"], "ok");
+    let add = json!({"id":7,"op":"add","element":"e1","work_ms":1});
+    assert_eq!(b.ask(with(g.clone(), add)).await["type"], "ok");
+    assert_eq!(
+        b.ask(with(g.clone(), json!({"id":8,"op":"release"}))).await["value"]["held"],
+        true
+    );
+    assert_eq!(b.claims(9).await, 0);
+    let newer = b.grant(10, 400).await;
+    assert_eq!(
+        b.ask(with(newer, json!({"id":11,"op":"read"}))).await["type"],
+        "ok"
+    );
+    let late = json!({"id":12,"op":"write","value":"v2","prev":"v1"});
+    assert_eq!(
+        b.ask(with(g, late)).await["error"],
+        "deadline",
+        "released: its own check refuses"
+    );
+    assert_eq!(b.ask(json!({"id":13,"op":"close"})).await["type"], "ok");
+    let ops: Vec<Value> = b.stored().iter().map(|l| l["op"].clone()).collect();
+    assert_eq!(ops, ["read", "write", "read", "add", "read"]);
+}
+
+#[tokio::test]
+async fn the_python_worker_loses_its_lease_when_redis_is_gone() {
+    let Some(server) = crate::testing::redis() else {
+        return;
+    };
+    let system = json!({"name":"redis","endpoints":[{"name":"n0","addr":server.addr}]});
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/workers/redis_lock.py"
+    );
+    let Some(mut b) = Bench::program(&["python3", script], system, true).await else {
+        return;
+    };
+    b.grant(2, 300).await;
+    drop(server);
+    assert_eq!(b.event("lost").await["reason"], "deadline");
+    let gone = json!({"id":3,"op":"acquire","client":1,"key":"L0","ttl_ms":300});
+    assert_eq!(b.ask(gone).await["type"], "fail", "nothing was sent");
+}
+
+#[tokio::test]
+async fn the_template_goes_through_a_cycle() {
+    let system = json!({"name":"template"});
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/workers/template.py"
+    );
+    let Some(mut b) = Bench::program(&["python3", script], system, true).await else {
+        return;
+    };
+    let key = format!("test-{}", std::process::id());
+    let acquire = json!({"id":2,"op":"acquire","client":0,"key":key,"ttl_ms":null,"wait_ms":20});
+    let owner = b.ask(acquire).await["value"]["owner"].clone();
+    let g = json!({"client":0,"key":key,"owner":owner,"fence":null});
+    let again = json!({"id":3,"op":"acquire","client":0,"key":key,"ttl_ms":null,"wait_ms":20});
+    assert_eq!(b.ask(again).await["error"], "busy");
+    let write = json!({"id":4,"op":"write","value":"v1","prev":null});
+    assert_eq!(b.ask(with(g.clone(), write)).await["type"], "ok");
+    let read = b.ask(with(g.clone(), json!({"id":5,"op":"read"}))).await;
+    assert_eq!(read["value"]["value"], "v1");
+    assert_eq!(b.claims(6).await, 1);
+    assert_eq!(
+        b.ask(with(g, json!({"id":7,"op":"release"}))).await["value"]["held"],
+        true
+    );
 }
