@@ -1,6 +1,8 @@
 //! The harness: hosts, systems, controller and command line.
 
 pub mod cli;
+pub mod doctor;
+pub mod heal;
 pub mod host;
 pub mod images;
 pub mod record;

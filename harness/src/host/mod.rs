@@ -110,11 +110,20 @@ pub trait Host: Send + Sync {
     async fn stop(&self) -> Result<(), HostError>;
 }
 
-/// Prepares a run's network on the named host.
+/// Cleans up after runs that were killed, then prepares a run's network on the named host.
 ///
 /// # Errors
 /// What this machine lacks, with the command that brings it.
 pub async fn open(kind: HostKind, options: HostOptions) -> Result<Arc<dyn Host>, HostError> {
+    let healed = crate::heal::heal().await?;
+    for run in &healed.runs {
+        options.say.line(&format!(
+            "cleaned up after run {run}, whose controller was killed"
+        ));
+    }
+    for failure in &healed.failed {
+        tracing::warn!("cleaning up: {failure}");
+    }
     match kind {
         HostKind::Local => Ok(Arc::new(local::Local::open(options).await?)),
         HostKind::Docker => Ok(Arc::new(docker::Docker::open(options).await?)),

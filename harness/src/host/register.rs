@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{HostError, HostKind, namespace::real_uid, proc};
 
+/// Prefix of a run's directory for the data of local nodes.
+pub const SCRATCH: &str = "fencepost-run-";
+
 /// A process for good: pids are used again, start times are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Born {
@@ -66,7 +69,7 @@ impl Registration {
     /// When the directory is not the user's own, or cannot be written.
     pub fn create(run_id: &str, kind: HostKind) -> Result<Self, HostError> {
         let dir = directory()?;
-        let scratch = std::env::temp_dir().join(format!("fencepost-run-{run_id}"));
+        let scratch = std::env::temp_dir().join(format!("{SCRATCH}{run_id}"));
         let controller = Born::of(std::process::id() as i32).ok_or_else(|| HostError::Io {
             what: "/proc/self".into(),
             source: io::ErrorKind::NotFound.into(),

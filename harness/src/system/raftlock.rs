@@ -64,11 +64,13 @@ impl System for Raftlock {
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
         let addr = addr(site, 0);
-        let status =
-            until_ready("raftlock", within, || http::json(addr, "/v1/status", None)).await?;
-        let version = status["version"].as_str().unwrap_or_default().to_string();
+        let status = until_ready("raftlock", within, || http::json(addr, "/healthz", None)).await?;
+        // The server is this program: where it does not say its version, ours is it.
+        let version = status["version"]
+            .as_str()
+            .unwrap_or(env!("CARGO_PKG_VERSION"));
         Ok(Service {
-            version,
+            version: version.into(),
             ..Service::default()
         })
     }

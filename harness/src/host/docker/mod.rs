@@ -29,7 +29,7 @@ mod container;
 mod exec;
 mod network;
 
-pub use network::remove_run;
+pub use network::{Removed, remove_interfaces, remove_run};
 
 /// The label of everything that a run creates: its id.
 pub const LABEL: &str = "fencepost.run";
@@ -88,8 +88,7 @@ impl Docker {
         let engine = engine().await?;
         can_plug()?;
         let register = Registration::create(&options.run_id, HostKind::Docker)?;
-        let hash = super::fnv(options.run_id.as_bytes()) & 0xff_ffff;
-        let bridge = format!("fp{hash:06x}");
+        let bridge = network::bridge_name(&options.run_id);
         let made = network::create(&engine, &options.run_id, &bridge).await;
         let made = made.inspect_err(|_| drop(register.remove()))?;
         let site = Site {

@@ -13,7 +13,7 @@ use bollard::{
 use futures_util::future::join_all;
 
 use super::{LABEL, docker_error};
-use crate::host::HostError;
+use crate::host::{HostError, fnv, machine::blocking, net};
 
 pub(super) const PREFIX: u8 = 22;
 /// Where free subnets are looked for: 128 of 1,024 addresses, in a corner of 10/8 that few use.
@@ -118,8 +118,16 @@ fn parse_routes(text: &str) -> Vec<Range> {
         .collect()
 }
 
+/// How many of each were removed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Removed {
+    pub containers: usize,
+    pub networks: usize,
+}
+
 /// Removes every container and network that carries the run's label, and the containers' volumes.
-pub async fn remove_run(docker: &Docker, run_id: &str) -> Result<(), HostError> {
+pub async fn remove_run(docker: &Docker, run_id: &str) -> Result<Removed, HostError> {
+    let mut removed = Removed::default();
     let label = format!("{LABEL}={run_id}");
     let filters = HashMap::from([("label", vec![label.as_str()])]);
     let all = ListContainersOptionsBuilder::default()
@@ -140,6 +148,7 @@ pub async fn remove_run(docker: &Docker, run_id: &str) -> Result<(), HostError> 
         result
             .or_else(gone)
             .map_err(|e| docker_error("removing a container", &e))?;
+        removed.containers += 1;
     }
     let mine = ListNetworksOptionsBuilder::default()
         .filters(&filters)
@@ -150,10 +159,30 @@ pub async fn remove_run(docker: &Docker, run_id: &str) -> Result<(), HostError> 
         .into_iter()
         .filter_map(|n| n.id)
     {
-        let removed = docker.remove_network(&id).await.or_else(gone);
-        removed.map_err(|e| docker_error("removing a network", &e))?;
+        let went = docker.remove_network(&id).await.or_else(gone);
+        went.map_err(|e| docker_error("removing a network", &e))?;
+        removed.networks += 1;
     }
-    Ok(())
+    Ok(removed)
+}
+
+/// The bridge's name, and the prefix of the veths on it: short, since names of interfaces are.
+pub(super) fn bridge_name(run_id: &str) -> String {
+    format!("fp{:06x}", fnv(run_id.as_bytes()) & 0xff_ffff)
+}
+
+/// Removes interfaces of the run that are in this namespace still. A veth goes with the namespace
+/// of its other end, a bridge with its network: there are some only where that failed.
+pub async fn remove_interfaces(run_id: &str) -> Result<usize, HostError> {
+    let prefix = bridge_name(run_id);
+    let all = nix::net::if_::if_nameindex().map_err(|e| HostError::io("interfaces")(e.into()))?;
+    let names = all
+        .iter()
+        .filter_map(|i| Some(i.name().to_str().ok()?.to_string()));
+    let mine: Vec<String> = names.filter(|n| n.starts_with(&prefix)).collect();
+    let count = mine.len();
+    blocking(move || mine.iter().try_for_each(|name| net::remove_link(name))).await?;
+    Ok(count)
 }
 
 /// Somebody else (a `heal`) was quicker.
