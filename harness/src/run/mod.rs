@@ -8,6 +8,7 @@ pub mod core;
 pub mod crew;
 mod env;
 mod events;
+pub use events::from_json;
 mod finish;
 mod nemesis;
 mod setup;

@@ -1,6 +1,8 @@
 //! Scenario files: what to run, what to break, what must come out (docs/scenario.md).
 
 mod builtin;
+#[cfg(test)]
+mod doc_tests;
 mod error;
 mod parse;
 
@@ -186,8 +188,8 @@ impl Default for Story {
             lock: String::new(),
             rivals: 1,
             work: millis(20),
-            wait: Span::Ttl(2.0),
-            pause: Span::Ttl(0.1),
+            wait: Span::Ttl(3.0),
+            pause: Span::Ttl(0.25),
         }
     }
 }
