@@ -184,7 +184,12 @@ impl DoubleHolder {
     }
 
     fn overheld(&mut self, track: &Tracker, a: &Grant, others: &[&Grant], proof: &Proof) {
-        let fault = track.faults.across(a.worker, a.end_time());
+        // A loss that was noticed late counts from the last request read before it, which may lie before
+        // the fault: what counts as well is the promised end.
+        let faults = &track.faults;
+        let fault = faults
+            .across(a.worker, a.end_time())
+            .or_else(|| faults.across(a.worker, a.promised?));
         // To notice a loss late is neither a claim nor a use.
         if fault.is_none() && proof.how == How::Noticed {
             return;
