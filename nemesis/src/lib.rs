@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod target;
 #[cfg(test)]
 mod testing;
+pub mod vdso;
 
 pub use env::Env;
 pub use fault::{Fault, Fut, Handle, Installed, Order};

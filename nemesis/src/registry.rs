@@ -43,6 +43,7 @@ faults! {
     "snapshot" => snapshot::Snapshot,
     "partition" => partition::Partition,
     "packets" => packets::Packets,
+    "clock" => clock::Clock,
 }
 
 /// Builds the fault that an order or a plan names, from its `params`.

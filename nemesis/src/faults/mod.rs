@@ -1,5 +1,6 @@
 //! One file a fault (`cuts` belongs to `partition`, `shape` to `packets`).
 
+pub mod clock;
 pub mod cuts;
 pub mod kill;
 pub mod packets;

@@ -1,0 +1,294 @@
+#![allow(clippy::unwrap_used)]
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::process::Stat;
+use crate::receipt::Status;
+use crate::testing::{Started, TestEnv, block_on, order};
+use crate::vdso::image::Image;
+
+const N: ProcId = ProcId::Node(0);
+
+fn possible() -> bool {
+    let s = Started::shell("sleep 600");
+    let able = patch::supported().and_then(|()| readback::clocks(s.pid()).map(|_| ()));
+    if let Err(r) = &able {
+        eprintln!("skipped: {r}");
+    }
+    able.is_ok()
+}
+
+async fn install(env: &TestEnv, p: &Proc, params: Value) -> Installed {
+    let fault: Clock = serde_json::from_value(params).unwrap();
+    let o = order("clock", "node:0", json!({}));
+    let targets = std::slice::from_ref(p);
+    fault.available(env, &o, targets).unwrap();
+    fault.install(env, &o, targets).await
+}
+
+/// `date` in a loop, each in a new process: what a *child* of the target reads after exec is true.
+fn busy() -> Started {
+    // Two threads' worth of clock readers, so that stops hit threads inside the vDSO.
+    Started::new(Command::new("sh").args([
+        "-c",
+        "perl -MTime::HiRes=time -e 'while (1) { time }' & perl -e 'while (1) { time }' & wait",
+    ]))
+}
+
+#[test]
+fn every_shape_shows_and_heals_to_the_same_bytes() {
+    if !possible() {
+        return;
+    }
+    let s = busy();
+    std::thread::sleep(Duration::from_millis(100));
+    let p = s.proc(N);
+    let env = TestEnv::of([p.clone()]);
+    let pids = p.pids().unwrap();
+    let before: Vec<Image> = pids.iter().map(|pid| Image::of(*pid).unwrap()).collect();
+    block_on(async {
+        for params in [
+            json!({"jump_s": 3600}),
+            json!({"jump_s": -86400, "clock": "both"}),
+            json!({"jump_s": 5, "clock": "monotonic"}),
+            json!({"rate": 1.5, "clock": "both"}),
+            json!({"rate": 0.5}),
+            json!({"jump_s": 10, "strobe_ms": 50}),
+        ] {
+            let host = (bend::wall_now(), std::time::Instant::now());
+            let mut done = install(&env, &p, params.clone()).await;
+            assert_eq!(
+                done.receipt.status,
+                Status::Installed,
+                "{params} {:?}",
+                done.receipt
+            );
+            let again = install(&env, &p, params.clone()).await;
+            assert_eq!(again.receipt.status, Status::Indeterminate, "bent already");
+            let neighbour = Started::shell("sleep 600");
+            std::thread::sleep(Duration::from_millis(30));
+            true_before(neighbour.pid()).unwrap();
+            let passed = bend::wall_now() - host.0 - host.1.elapsed().as_nanos() as i64;
+            assert!(passed.abs() < 50_000_000, "the host keeps its time");
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(healed.status, Status::Healed, "{params} {healed:?}");
+            for (pid, was) in pids.iter().zip(&before) {
+                assert_eq!(Image::of(*pid).unwrap(), *was, "{params}");
+            }
+        }
+    });
+    assert_eq!(p.pids().unwrap(), pids, "nobody crashed");
+}
+
+#[test]
+fn a_patch_that_does_nothing_is_not_called_installed() {
+    if !possible() {
+        return;
+    }
+    let s = Started::shell("sleep 600");
+    let p = s.proc(N);
+    let env = TestEnv::of([p.clone()]);
+    let asked: Clock = serde_json::from_value(json!({"jump_s": 3600})).unwrap();
+    let done = block_on(bend(&env, &[p], asked.bends(), |pid, _| {
+        patch::install(pid, &Bends::default())
+    }));
+    assert_eq!(
+        done.receipt.status,
+        Status::Indeterminate,
+        "{:?}",
+        done.receipt
+    );
+    drop(done);
+    true_before(s.pid()).unwrap();
+}
+
+#[test]
+fn forks_inherit_and_are_healed_and_drop_heals() {
+    if !possible() {
+        return;
+    }
+    // The shell forks a subshell on each SIGUSR1-free tick: a child without exec keeps the vDSO.
+    let s = Started::shell("sleep 0.3; (while :; do sleep 0.05; done) & wait");
+    std::thread::sleep(Duration::from_millis(50));
+    let p = s.proc(N);
+    let env = TestEnv::of([p.clone()]);
+    block_on(async {
+        let done = install(&env, &p, json!({"jump_s": 3600})).await;
+        assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+        std::thread::sleep(Duration::from_millis(500));
+        let child = p
+            .pids()
+            .unwrap()
+            .into_iter()
+            .find(|pid| *pid != p.root && Stat::of(*pid).is_some_and(|s| s.ppid == p.root));
+        let child = child.unwrap();
+        let bent = readback::clocks(child).unwrap().0 - bend::wall_now();
+        assert!(
+            (bent - 3_600_000_000_000).abs() < 1_000_000_000,
+            "inherited by fork"
+        );
+        drop(done);
+        true_before(child).unwrap();
+        true_before(p.root).unwrap();
+    });
+}
+
+#[test]
+fn killed_while_bent_heals_and_a_stopped_process_is_refused() {
+    if !possible() {
+        return;
+    }
+    let s = Started::shell("sleep 600");
+    let p = s.proc(N);
+    let env = TestEnv::of([p.clone()]);
+    block_on(async {
+        let mut done = install(&env, &p, json!({"jump_s": 3600})).await;
+        assert_eq!(done.receipt.status, Status::Installed);
+        drop(s);
+        let healed = done.handle.as_mut().unwrap().heal(&env).await;
+        assert_eq!(healed.status, Status::Healed, "{healed:?}");
+
+        let s = Started::shell("sleep 600");
+        let p = s.proc(N);
+        let pid = nix::unistd::Pid::from_raw(p.root);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let fault: Clock = serde_json::from_value(json!({"jump_s": 1})).unwrap();
+        let o = order("clock", "node:0", json!({}));
+        assert!(fault.available(&env, &o, std::slice::from_ref(&p)).is_err());
+    });
+}
+
+#[test]
+fn what_is_refused() {
+    for bad in [
+        json!({}),
+        json!({"rate": 1.0}),
+        json!({"rate": -1.0}),
+        json!({"strobe_ms": 100}),
+        json!({"jump_s": 1e12}),
+        json!({"jump_s": 1, "strobe_ms": 0.1}),
+    ] {
+        let fault: Clock = serde_json::from_value(bad.clone()).unwrap();
+        assert!(fault.check().is_err(), "{bad}");
+    }
+    assert!(serde_json::from_value::<Clock>(json!({"jump": 1})).is_err());
+}
+
+fn have(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !found {
+        eprintln!("skipped: no {program} here");
+    }
+    found
+}
+
+/// A jump of an hour and back, several times, under load; the program must live.
+fn rides_it_out(s: &Started) {
+    let p = s.proc(N);
+    let env = TestEnv::of([p.clone()]);
+    block_on(async {
+        for jump in [3600, -3600, 7200] {
+            let mut done = install(&env, &p, json!({"jump_s": jump, "clock": "both"})).await;
+            assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+            std::thread::sleep(Duration::from_millis(100));
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(healed.status, Status::Healed, "{healed:?}");
+        }
+    });
+    assert!(p.alive());
+}
+
+#[test]
+fn redis_go_and_java_ride_it_out() {
+    if !possible() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    if have("redis-server") {
+        let socket = dir.path().join("redis.sock");
+        let args = [
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--unixsocket",
+            socket.to_str().unwrap(),
+        ];
+        let s = Started::new(
+            Command::new("redis-server")
+                .args(args)
+                .current_dir(dir.path()),
+        );
+        std::thread::sleep(Duration::from_millis(300));
+        rides_it_out(&s);
+        let p = s.proc(N);
+        let env = TestEnv::of([p.clone()]);
+        block_on(async {
+            let _bent = install(&env, &p, json!({"jump_s": 3600})).await;
+            let off = redis_time(&socket) - bend::wall_now() / 1_000_000_000;
+            assert!((3599..=3601).contains(&off), "{off}");
+        });
+        let off = redis_time(&socket) - bend::wall_now() / 1_000_000_000;
+        assert!((-1..=1).contains(&off), "{off}");
+    }
+    if have("etcd") {
+        let local = "http://127.0.0.1:0";
+        let args = [
+            "--data-dir",
+            dir.path().to_str().unwrap(),
+            "--listen-client-urls",
+            local,
+        ];
+        let rest = [
+            "--advertise-client-urls",
+            local,
+            "--listen-peer-urls",
+            local,
+        ];
+        let s = Started::new(Command::new("etcd").args(args).args(rest));
+        std::thread::sleep(Duration::from_millis(500));
+        rides_it_out(&s);
+    }
+    if have("java") {
+        let source = dir.path().join("Tick.java");
+        std::fs::write(
+            &source,
+            "class Tick { public static void main(String[] a) throws Exception {\n\
+            while (true) { System.nanoTime(); System.currentTimeMillis(); Thread.sleep(1); } } }\n",
+        )
+        .unwrap();
+        let javac = Command::new("javac")
+            .arg(&source)
+            .status()
+            .is_ok_and(|s| s.success());
+        let args: Vec<&str> = if javac {
+            vec!["-cp", dir.path().to_str().unwrap(), "Tick"]
+        } else {
+            vec!["-XshowSettings:all", "--list-modules"]
+        };
+        let s = Started::new(Command::new("java").args(args));
+        std::thread::sleep(Duration::from_millis(800));
+        if javac {
+            rides_it_out(&s);
+        } else {
+            eprintln!("skipped: no javac here");
+        }
+    }
+}
+
+fn redis_time(socket: &std::path::Path) -> i64 {
+    use std::io::{Read, Write};
+    let mut conn = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    conn.write_all(b"TIME\r\n").unwrap();
+    let mut buffer = [0; 128];
+    let n = conn.read(&mut buffer).unwrap();
+    let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
+    text.lines().nth(2).unwrap().trim().parse().unwrap()
+}
