@@ -202,13 +202,22 @@ impl Bent {
         for p in self.procs.clone() {
             let mut seen = Map::new();
             for pid in p.pids()? {
-                true_before(pid)?;
-                self.patched.push(install(pid, &self.bends)?);
-                seen.insert(pid.to_string(), self.shows(pid)?);
+                match self.put_into(pid, install) {
+                    Ok(shown) => seen.insert(pid.to_string(), shown),
+                    // A short-lived child that has ended meanwhile.
+                    Err(_) if pid != p.root && Stat::of(pid).is_none_or(|s| !s.is_alive()) => None,
+                    Err(r) => return Err(r),
+                };
             }
             evidence.insert(p.id.to_string(), Value::Object(seen));
         }
         Ok(evidence)
+    }
+
+    fn put_into(&mut self, pid: i32, install: Install) -> Result<Value, Reason> {
+        true_before(pid)?;
+        self.patched.push(install(pid, &self.bends)?);
+        self.shows(pid)
     }
 
     /// Reads the clocks of a process until they show that they are bent as asked.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use crate::receipt::Reason;
 
@@ -33,10 +34,17 @@ impl Image {
     /// # Errors
     /// When the process is gone, has no vDSO, or its memory cannot be read.
     pub fn of(pid: i32) -> Result<Image, Reason> {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))
-            .map_err(|e| Reason(format!("cannot read the memory map of process {pid}: {e}")))?;
-        let range = maps.lines().find(|l| l.ends_with("[vdso]")).and_then(range);
-        let (base, end) = range.ok_or_else(|| Reason(format!("process {pid} has no vDSO")))?;
+        // In the middle of an exec a process has no vDSO for a moment.
+        for _ in 0..10 {
+            if let Some((base, end)) = place(pid)? {
+                return Image::read(pid, base, end);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(Reason(format!("process {pid} has no vDSO")))
+    }
+
+    fn read(pid: i32, base: u64, end: u64) -> Result<Image, Reason> {
         let mut bytes = vec![0; usize::try_from(end - base).unwrap_or(0)];
         memory(pid, false)?
             .read_exact_at(&mut bytes, base)
@@ -112,6 +120,12 @@ impl Image {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
+}
+
+fn place(pid: i32) -> Result<Option<(u64, u64)>, Reason> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))
+        .map_err(|e| Reason(format!("cannot read the memory map of process {pid}: {e}")))?;
+    Ok(maps.lines().find(|l| l.ends_with("[vdso]")).and_then(range))
 }
 
 fn range(line: &str) -> Option<(u64, u64)> {
