@@ -1,5 +1,6 @@
 //! How a node is set up.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,16 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Directory of this node's state; created if missing.
     pub data: PathBuf,
+    /// Peer address of every replica, this one too; empty for a lone node.
+    pub peers: BTreeMap<u64, String>,
+    /// Name of the cluster; replicas of another name are refused.
+    pub cluster: String,
+    /// Base URL under which clients reach this node; made from `listen` if empty.
+    pub client_url: String,
+    /// Heartbeat interval between replicas. An election begins 8 to 10 of them after the last one heard.
+    pub heartbeat: Duration,
+    /// Bytes of log after which a group takes a snapshot.
+    pub snapshot_bytes: usize,
     /// Groups that share the name space.
     pub groups: u32,
     /// Shortest TTL granted.
@@ -38,6 +49,11 @@ impl Config {
             id: 1,
             listen,
             data,
+            peers: BTreeMap::new(),
+            cluster: "raftlock".to_owned(),
+            client_url: String::new(),
+            heartbeat: Duration::from_millis(80),
+            snapshot_bytes: 32 << 20,
             groups: 1,
             min_ttl: Duration::from_millis(100),
             max_ttl: Duration::from_secs(60),
@@ -47,6 +63,24 @@ impl Config {
             max_wait: Duration::from_secs(300),
             sync: true,
         }
+    }
+
+    /// Does it make sense?
+    pub fn check(&self) -> Result<(), String> {
+        let count = self.peers.len();
+        if count > 0 && !self.peers.contains_key(&self.id) {
+            return Err(format!("--peers does not name this replica, {}", self.id));
+        }
+        if count > 1 && count.is_multiple_of(2) {
+            return Err(format!(
+                "{count} replicas bear no more failures than {}; use 1, 3 or 5",
+                count - 1
+            ));
+        }
+        if !(1..=64).contains(&self.groups) {
+            return Err("--groups must be 1 to 64".to_owned());
+        }
+        Ok(())
     }
 
     /// The TTL granted to one who asks for `ttl_ms`.

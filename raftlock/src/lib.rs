@@ -8,7 +8,9 @@ pub mod config;
 pub mod group;
 pub mod http;
 pub mod machine;
+pub mod raft;
 mod serve;
+pub mod transport;
 pub mod wal;
 
 pub use args::ServeArgs;

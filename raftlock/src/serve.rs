@@ -1,6 +1,5 @@
 //! Starting and stopping a node.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use tokio::task::JoinSet;
 
 use crate::buckets::BucketMap;
 use crate::config::Config;
-use crate::group::{Applier, Batch, Driver, Group, Shared, Solo};
 use crate::http::{self, App};
-use crate::machine::Machine;
-use crate::wal::{Flusher, RealDir, Record, RecordKind, Wal, WalError, WalOptions};
+use crate::raft::{Node, NodeError, NodeSetup, PeerBook, ReplicaStatus};
+use crate::transport::Tcp;
+use crate::wal::{Dir, Flusher, RealDir, Wal, WalError, WalOptions};
 
 /// Why a node did not start or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -38,19 +37,15 @@ pub enum ServeError {
     /// The log is not usable.
     #[error(transparent)]
     Wal(#[from] WalError),
-    /// The log holds an entry that cannot be read.
-    #[error(
-        "entry {index} of group {group} cannot be decoded; this directory was written by another version"
-    )]
-    Entry {
-        /// The group.
-        group: u32,
-        /// Its index.
-        index: u64,
-    },
-    /// The disk failed while serving.
-    #[error("the disk failed: {0}")]
-    Disk(String),
+    /// The groups cannot run.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The configuration contradicts itself.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// The node cannot go on.
+    #[error("this node cannot go on: {0}")]
+    Failed(String),
 }
 
 /// A running node. Dropping it stops the node.
@@ -59,6 +54,7 @@ pub struct Handle {
     stop: watch::Sender<bool>,
     failure: watch::Receiver<Option<String>>,
     tasks: JoinSet<()>,
+    node: Node,
     flushed: oneshot::Receiver<()>,
 }
 
@@ -68,8 +64,19 @@ impl Handle {
         self.addr
     }
 
-    /// Stops in order: no new connections, then the tasks, then the log; the data directory is free afterwards.
+    /// The groups' states.
+    pub fn status(&self) -> Vec<ReplicaStatus> {
+        self.node.status()
+    }
+
+    /// Waits until every group has a leader, at most so long; false if not.
+    pub async fn wait_ready(&self, limit: Duration) -> bool {
+        self.node.wait_ready(limit).await
+    }
+
+    /// Stops in order: hands leaderships over, takes no new connections, ends the tasks, then the log; the data directory is free afterwards.
     pub async fn stop(mut self) {
+        self.node.stop().await;
         let _ = self.stop.send(true);
         self.tasks.abort_all();
         while self.tasks.join_next().await.is_some() {}
@@ -83,69 +90,81 @@ impl Handle {
             .ok()
             .and_then(|why| why.clone())
             .unwrap_or_else(|| "the log stopped".to_owned());
-        ServeError::Disk(why)
+        ServeError::Failed(why)
     }
 }
 
-/// Starts a node: recovers its log, serves its API. Returns once it accepts connections.
+/// Starts a node: recovers its log, joins its peers, serves its API. Returns once it accepts connections; a lone node
+/// then also leads.
 pub async fn serve(config: Config) -> Result<Handle, ServeError> {
+    config.check().map_err(ServeError::Config)?;
     let data = |source| ServeError::Data {
         path: config.data.display().to_string(),
         source,
     };
-    let dir = Arc::new(RealDir::open(&config.data).map_err(data)?);
+    let dir: Arc<dyn Dir> = Arc::new(RealDir::open(&config.data).map_err(data)?);
     let (wal, records) = Wal::open(
-        dir,
+        Arc::clone(&dir),
         WalOptions {
             sync: config.sync,
             ..WalOptions::default()
         },
     )?;
     let (failing, failure) = watch::channel(None);
+    let failing_disk = failing.clone();
     let (flusher, flushed) = Flusher::start(wal, move |error| {
         tracing::error!(%error, "the disk failed; this node stops");
-        let _ = failing.send(Some(error.to_string()));
+        let _ = failing_disk.send_replace(Some(error.to_string()));
     })
     .map_err(data)?;
 
-    let mut tasks = JoinSet::new();
-    let boot = rand::random();
-    let mut groups = Vec::new();
-    for id in 0..config.groups.max(1) {
-        let (machine, last) = recover(id, &records)?;
-        let term = machine.epoch() + 1;
-        let shared = Shared::new(machine);
-        let (applier, events) = Applier::new(Arc::clone(&shared), config.id, boot);
-        let backend = Arc::new(Solo::new(
-            id,
-            config.id,
-            flusher.clone(),
-            applier,
-            last,
-            term,
-        ));
-        let (group, inbox) = Group::new(id, Arc::clone(&shared));
-        tasks.spawn(Driver::new(backend, shared, config.id, boot).run(inbox, events));
-        groups.push(group);
-    }
-
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| ServeError::Listen {
-            addr: config.listen,
-            source,
-        })?;
-    let addr = listener.local_addr().map_err(|source| ServeError::Listen {
+    let listen_error = |source| ServeError::Listen {
         addr: config.listen,
         source,
-    })?;
+    };
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(listen_error)?;
+    let addr = listener.local_addr().map_err(listen_error)?;
+    let url = if config.client_url.is_empty() {
+        format!("http://{addr}")
+    } else {
+        config.client_url.clone()
+    };
+    let book = PeerBook::open(
+        config.id,
+        &config.cluster,
+        url,
+        Arc::clone(&dir),
+        flusher.stats(),
+    )
+    .map_err(data)?;
+    let book = Arc::new(book);
+    let setup = NodeSetup {
+        peers: config.peers.clone(),
+        groups: config.groups,
+        heartbeat: config.heartbeat,
+        snapshot_bytes: config.snapshot_bytes,
+        dir,
+        flusher,
+        records,
+        book: Arc::clone(&book),
+        transport: Arc::new(Tcp),
+    };
+    let node = Node::start(setup, failing).await?;
     let app = Arc::new(App {
         buckets: BucketMap::even(config.groups),
-        addresses: BTreeMap::from([(config.id, format!("http://{addr}"))]),
-        groups,
+        groups: node.groups.clone(),
+        rafts: node.rafts(),
+        book,
         config,
     });
+    let lone = app.config.peers.len() < 2;
+    if lone && !node.wait_ready(Duration::from_secs(10)).await {
+        tracing::warn!("not leading yet");
+    }
     let (stop, mut stopping) = watch::channel(false);
+    let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let shutdown = async move { drop(stopping.wait_for(|stop| *stop).await) };
         if let Err(error) = axum::serve(listener, http::router(app))
@@ -161,29 +180,9 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         stop,
         failure,
         tasks,
+        node,
         flushed,
     })
-}
-
-/// Replays a group's entries.
-fn recover(group: u32, records: &[Record]) -> Result<(Machine, u64), ServeError> {
-    let mut machine = Machine::new();
-    let mut last = 0;
-    let mut effects = Vec::new();
-    for record in records
-        .iter()
-        .filter(|record| record.group == group && record.kind == RecordKind::Entry)
-    {
-        let batch: Batch =
-            postcard::from_bytes(&record.payload).map_err(|_| ServeError::Entry {
-                group,
-                index: record.index,
-            })?;
-        machine.apply(record.index, batch.at_ms, &batch.ops, &mut effects);
-        effects.clear();
-        last = record.index;
-    }
-    Ok((machine, last))
 }
 
 /// Serves until SIGINT or SIGTERM, or until the disk fails.

@@ -12,6 +12,9 @@ use crate::api::{AcquireOptions, Api, Mode};
 use crate::error::{CallError, Outcome, Retry};
 use crate::session::{LiveSession, jitter};
 
+/// Sessions opened for one lock before giving up.
+const SESSIONS: u32 = 3;
+
 /// How a client behaves.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
@@ -69,11 +72,15 @@ impl Client {
     /// Takes a lock, waiting at most `wait` (zero: try only).
     pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
         let until = Instant::now() + wait;
+        let mut attempt = 0;
         loop {
+            attempt += 1;
             let session = self.session(name).await?;
             let request_id = Some(self.inner.request.fetch_add(1, Ordering::Relaxed));
             match self.attempt(name, mode, until, request_id, &session).await {
-                Err(error) if error.retry == Retry::NewSession => self.forget(&session).await,
+                Err(error) if error.retry == Retry::NewSession && attempt < SESSIONS => {
+                    self.forget(&session).await;
+                }
                 Err(error) => return Err(error),
                 Ok(token) => {
                     return Ok(Guard {

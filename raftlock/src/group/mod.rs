@@ -4,9 +4,9 @@
 mod applier;
 mod driver;
 mod reply;
-mod solo;
 mod timers;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,6 @@ use tokio::sync::{mpsc, oneshot};
 pub use applier::{Applier, Hub, Notice};
 pub use driver::{Backend, Driver, ProposeError, Role, wall_ms};
 pub use reply::{Answer, ReplyTo};
-pub use solo::Solo;
 
 use crate::machine::{Machine, Op, RequestId, SessionId};
 
@@ -32,6 +31,18 @@ pub struct Batch {
     pub at_ms: u64,
     /// The operations.
     pub ops: Vec<Op>,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "batch {} of node {} with {} operations",
+            self.sequence,
+            self.origin,
+            self.ops.len()
+        )
+    }
 }
 
 /// A request to the driver.

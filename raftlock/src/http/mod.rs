@@ -4,7 +4,6 @@ mod error;
 mod locks;
 mod sessions;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -19,6 +18,7 @@ use crate::Config;
 use crate::buckets::BucketMap;
 use crate::group::Group;
 use crate::machine::SessionId;
+use crate::raft::{PeerBook, Raft};
 
 /// Largest request body, bytes.
 const BODY_LIMIT: usize = 64 << 10;
@@ -31,8 +31,10 @@ pub struct App {
     pub groups: Vec<Group>,
     /// Which group keeps which name.
     pub buckets: BucketMap,
-    /// Client address of each node.
-    pub addresses: BTreeMap<u64, String>,
+    /// Their replication.
+    pub rafts: Arc<Vec<Raft>>,
+    /// Where the other nodes are.
+    pub book: Arc<PeerBook>,
 }
 
 impl App {
@@ -53,7 +55,7 @@ impl App {
 
     /// Client address of a node.
     fn address(&self, node: Option<u64>) -> Option<String> {
-        self.addresses.get(&node?).cloned()
+        self.book.url(node?)
     }
 }
 

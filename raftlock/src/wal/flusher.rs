@@ -26,8 +26,17 @@ pub struct FlushStats {
     pub records: AtomicU64,
     /// Nanoseconds spent writing and syncing.
     pub nanos: AtomicU64,
+    /// Sequence of the last durable frame.
+    pub sequence: AtomicU64,
     /// The longest write and sync, nanoseconds.
     pub worst_nanos: AtomicU64,
+}
+
+impl FlushStats {
+    /// Sequence of the last durable frame; only ever rises, also across restarts.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire)
+    }
 }
 
 /// Handle of the flusher's thread, which ends when the last handle is dropped.
@@ -48,6 +57,7 @@ impl Flusher {
         let (ended, over) = oneshot::channel();
         let (jobs, inbox) = mpsc::channel();
         let stats = Arc::new(FlushStats::default());
+        stats.sequence.store(wal.sequence(), Ordering::Release);
         let counts = Arc::clone(&stats);
         std::thread::Builder::new()
             .name("raftlock-flush".to_owned())
@@ -66,8 +76,8 @@ impl Flusher {
     }
 
     /// Counts so far.
-    pub fn stats(&self) -> &FlushStats {
-        &self.stats
+    pub fn stats(&self) -> Arc<FlushStats> {
+        Arc::clone(&self.stats)
     }
 }
 
@@ -89,6 +99,9 @@ fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &d
             .fetch_add(records.len() as u64, Ordering::Relaxed);
         stats.nanos.fetch_add(nanos, Ordering::Relaxed);
         stats.worst_nanos.fetch_max(nanos, Ordering::Relaxed);
+        if result.is_ok() {
+            stats.sequence.store(wal.sequence(), Ordering::Release);
+        }
         if let Err(error) = &result
             && !reported
         {

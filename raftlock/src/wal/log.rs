@@ -122,6 +122,11 @@ impl Wal {
         Ok((wal, scan.records))
     }
 
+    /// Sequence of the last frame written.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Appends records as one frame and makes them durable. After an error nothing more is accepted: what the disk
     /// holds is unknown, and a second sync could report success for lost pages.
     pub fn append(&mut self, records: &[Record]) -> Result<(), WalError> {

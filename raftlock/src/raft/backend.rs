@@ -1,0 +1,84 @@
+//! A group's Raft, as the driver sees it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ClientWriteError, RaftError};
+use openraft::{ReadPolicy, ServerState};
+use tokio::sync::watch;
+
+use super::Raft;
+use crate::group::{Backend, Batch, ProposeError, Role};
+
+/// Proposes through Raft and follows its role.
+pub struct RaftBackend {
+    raft: Raft,
+    role: watch::Receiver<Role>,
+}
+
+impl RaftBackend {
+    /// Follows `raft`; the task that does so ends with the Raft.
+    pub fn new(raft: Raft, tasks: &mut tokio::task::JoinSet<()>) -> Self {
+        let (tx, role) = watch::channel(Role::default());
+        let mut metrics = raft.server_metrics();
+        tasks.spawn(async move {
+            loop {
+                let now = {
+                    let seen = metrics.borrow_watched();
+                    let leads = seen.state == ServerState::Leader && seen.vote.committed;
+                    Role {
+                        leading: leads.then_some(seen.vote.leader_id.term),
+                        leader: seen.current_leader,
+                    }
+                };
+                tx.send_if_modified(|role| std::mem::replace(role, now) != now);
+                if metrics.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        RaftBackend { raft, role }
+    }
+}
+
+type Job = Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>>;
+
+impl Backend for RaftBackend {
+    fn propose(&self, batch: Batch) -> Job {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            match raft.client_write(Arc::new(batch)).await {
+                Ok(_) => Ok(()),
+                // Rejected before it was appended: surely no effect.
+                Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
+                    Err(ProposeError::NotLeader(forward.leader_id))
+                }
+                Err(RaftError::APIError(_)) => Err(ProposeError::Unknown(
+                    "the leader changed before it was committed",
+                )),
+                Err(RaftError::Fatal(_)) => Err(ProposeError::Unknown(
+                    "this replica stopped before it was committed",
+                )),
+            }
+        })
+    }
+
+    fn confirm(&self) -> Job {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            let linearizer = raft.get_read_linearizer(ReadPolicy::ReadIndex).await;
+            let linearizer = linearizer.map_err(|_| ProposeError::NotLeader(None))?;
+            linearizer
+                .await_ready(&raft)
+                .await
+                .map_err(|_| ProposeError::NotLeader(None))?;
+            Ok(())
+        })
+    }
+
+    fn role(&self) -> watch::Receiver<Role> {
+        self.role.clone()
+    }
+}

@@ -1,0 +1,323 @@
+//! All groups of one node: recovery, start, housekeeping, stop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Config, SnapshotPolicy};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::network::Links;
+use super::snapshot::SnapshotFile;
+use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_machine};
+use crate::group::{Applier, Driver, Group, Shared};
+use crate::transport::Transport;
+use crate::wal::{Dir, Flusher, Record};
+
+/// Why a node cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its files are not usable.
+    #[error("cannot recover group {group}: {source}")]
+    Recover {
+        /// The group.
+        group: u32,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The peer port is not to be had.
+    #[error("cannot listen for peers on {addr}: {source}; choose another peer address")]
+    Listen {
+        /// The address.
+        addr: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Raft refused the setup.
+    #[error("cannot start group {group}: {why}")]
+    Raft {
+        /// The group.
+        group: u32,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// What a node is made of.
+pub struct NodeSetup {
+    /// Peer addresses of all replicas, this one too; empty for a lone node.
+    pub peers: BTreeMap<u64, String>,
+    /// Groups.
+    pub groups: u32,
+    /// Heartbeat interval; elections start after five to ten of them.
+    pub heartbeat: Duration,
+    /// Bytes of log after which a group takes a snapshot.
+    pub snapshot_bytes: usize,
+    /// The node's directory.
+    pub dir: Arc<dyn Dir>,
+    /// Its log.
+    pub flusher: Flusher,
+    /// What was found in the log.
+    pub records: Vec<Record>,
+    /// Its memory of its peers.
+    pub book: Arc<PeerBook>,
+    /// How to reach them.
+    pub transport: Arc<dyn Transport>,
+}
+
+/// One group's state for status pages.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct ReplicaStatus {
+    /// The group.
+    pub group: u32,
+    /// `Leader`, `Follower`, …
+    pub state: String,
+    /// Current term.
+    pub term: u64,
+    /// The leader it knows.
+    pub leader: Option<u64>,
+    /// Last log index.
+    pub last_log: Option<u64>,
+    /// Last applied index.
+    pub applied: Option<u64>,
+    /// Index that the last snapshot covers.
+    pub snapshot: Option<u64>,
+}
+
+/// A node's running groups.
+pub struct Node {
+    /// The ways into the groups.
+    pub groups: Vec<Group>,
+    rafts: Arc<Vec<Raft>>,
+    id: u64,
+    tasks: JoinSet<()>,
+}
+
+impl Node {
+    /// Recovers all groups and starts them. `failed` is told when a group can not go on.
+    pub async fn start(
+        setup: NodeSetup,
+        failed: watch::Sender<Option<String>>,
+    ) -> Result<Self, NodeError> {
+        let mut tasks = JoinSet::new();
+        let id = setup.book.id;
+        let links = Links::start(&setup.peers, &setup.book, &setup.transport, &mut tasks);
+        let config =
+            Arc::new(raft_config(&setup).map_err(|why| NodeError::Raft { group: 0, why })?);
+        let boot = rand::random();
+        let (mut groups, mut rafts) = (Vec::new(), Vec::new());
+        for group in 0..setup.groups.max(1) {
+            let recovering = |source| NodeError::Recover { group, source };
+            let file = SnapshotFile::new(Arc::clone(&setup.dir), group);
+            let (machine, meta) = state_machine::recover(&file).map_err(recovering)?;
+            let log = LogStore::recover(group, setup.flusher.clone(), &setup.records)
+                .map_err(recovering)?;
+            let shared = Shared::new(machine);
+            let (applier, events) = Applier::new(Arc::clone(&shared), id, boot);
+            let machine = StateMachine::new(Arc::clone(&shared), applier, file, meta);
+            let raft = Raft::new(
+                id,
+                Arc::clone(&config),
+                links.of_group(group),
+                log.clone(),
+                machine,
+            )
+            .await
+            .map_err(|error| NodeError::Raft {
+                group,
+                why: error.to_string(),
+            })?;
+            let backend = Arc::new(RaftBackend::new(raft.clone(), &mut tasks));
+            let (handle, inbox) = Group::new(group, Arc::clone(&shared));
+            tasks.spawn(Driver::new(backend, shared, id, boot).run(inbox, events));
+            tasks.spawn(keep_house(
+                group,
+                raft.clone(),
+                log,
+                setup.snapshot_bytes,
+                failed.clone(),
+            ));
+            groups.push(handle);
+            rafts.push(raft);
+        }
+        let rafts = Arc::new(rafts);
+        if let Some(addr) = setup.peers.get(&id) {
+            let listening = setup.transport.listen(addr).await;
+            let listener = listening.map_err(|source| NodeError::Listen {
+                addr: addr.clone(),
+                source,
+            })?;
+            tasks.spawn(server::accept(
+                listener,
+                Arc::clone(&setup.book),
+                Arc::clone(&rafts),
+            ));
+        }
+        let node = Node {
+            groups,
+            rafts,
+            id,
+            tasks,
+        };
+        node.initialize(&setup.peers).await?;
+        Ok(node)
+    }
+
+    /// The first start of a cluster: every replica writes the same first membership.
+    async fn initialize(&self, peers: &BTreeMap<u64, String>) -> Result<(), NodeError> {
+        let lone = peers.len() < 2;
+        let members: BTreeSet<u64> = if lone {
+            [self.id].into()
+        } else {
+            peers.keys().copied().collect()
+        };
+        for (group, raft) in (0..).zip(self.rafts.iter()) {
+            let raft_error = |why: String| NodeError::Raft { group, why };
+            if raft
+                .is_initialized()
+                .await
+                .map_err(|error| raft_error(error.to_string()))?
+            {
+                if lone {
+                    let _ = raft.trigger().elect(false).await;
+                }
+                continue;
+            }
+            raft.initialize(members.clone())
+                .await
+                .map_err(|error| raft_error(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every group has a leader, at most so long; false if not.
+    pub async fn wait_ready(&self, limit: Duration) -> bool {
+        let all = async {
+            for raft in self.rafts.iter() {
+                let mut metrics = raft.server_metrics();
+                while metrics.borrow_watched().current_leader.is_none() {
+                    if metrics.changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        timeout(limit, all).await.is_ok()
+    }
+
+    /// The groups' states.
+    pub fn status(&self) -> Vec<ReplicaStatus> {
+        status(&self.rafts)
+    }
+
+    /// A handle for status pages that outlives borrows of the node.
+    pub fn rafts(&self) -> Arc<Vec<Raft>> {
+        Arc::clone(&self.rafts)
+    }
+
+    /// Hands leaderships to others, then stops.
+    pub async fn stop(mut self) {
+        transfer_all(&self.rafts, self.id).await;
+        for raft in self.rafts.iter() {
+            let _ = timeout(Duration::from_secs(2), raft.shutdown()).await;
+        }
+        self.tasks.abort_all();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The states of these groups.
+pub fn status(rafts: &[Raft]) -> Vec<ReplicaStatus> {
+    let one = |(group, raft): (u32, &Raft)| {
+        let metrics = raft.metrics();
+        let seen = metrics.borrow_watched();
+        ReplicaStatus {
+            group,
+            state: format!("{:?}", seen.state),
+            term: seen.current_term,
+            leader: seen.current_leader,
+            last_log: seen.last_log_index,
+            applied: seen.last_applied.map(|id| id.index),
+            snapshot: seen.snapshot.map(|id| id.index),
+        }
+    };
+    (0..).zip(rafts.iter()).map(one).collect()
+}
+
+/// Hands every leadership of node `id` to the voter that has most of the log; waits a second at most.
+pub async fn transfer_all(rafts: &[Raft], id: u64) {
+    let mut moving = Vec::new();
+    for raft in rafts.iter().filter(|raft| raft.is_leader()) {
+        let target = {
+            let metrics = raft.metrics();
+            let seen = metrics.borrow_watched();
+            let followers = seen
+                .replication
+                .iter()
+                .flatten()
+                .filter(|(peer, _)| **peer != id);
+            followers
+                .max_by_key(|(_, matched)| matched.map(|log| log.index))
+                .map(|(peer, _)| *peer)
+        };
+        if let Some(target) = target
+            && raft.trigger().transfer_leader(target).await.is_ok()
+        {
+            moving.push(raft);
+        }
+    }
+    let moved = async {
+        while moving.iter().any(|raft| raft.is_leader()) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = timeout(Duration::from_secs(1), moved).await;
+}
+
+fn raft_config(setup: &NodeSetup) -> Result<Config, String> {
+    let beat = setup.heartbeat.as_millis() as u64;
+    let config = Config {
+        heartbeat_interval: beat,
+        election_timeout_min: beat * 3,
+        election_timeout_max: beat * 5,
+        max_payload_entries: 32,
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 200,
+        purge_batch_size: 64,
+        install_snapshot_timeout: 5_000,
+        enable_pre_vote: Some(true),
+        // A restarted leader must win an election: a new term is a new epoch, and every session starts a full TTL.
+        enable_leader_restore: Some(false),
+        ..Config::default()
+    };
+    config.validate().map_err(|error| error.to_string())
+}
+
+/// Takes snapshots by the size of the log and tells when the group has stopped.
+async fn keep_house(
+    group: u32,
+    raft: Raft,
+    log: LogStore,
+    snapshot_bytes: usize,
+    failed: watch::Sender<Option<String>>,
+) {
+    loop {
+        sleep(Duration::from_millis(250)).await;
+        let running = raft.metrics().borrow_watched().running_state.clone();
+        if let Err(error) = running {
+            failed.send_if_modified(|why| {
+                let first = why.is_none();
+                why.get_or_insert_with(|| format!("group {group} stopped: {error}"));
+                first
+            });
+            return;
+        }
+        if log.bytes() > snapshot_bytes {
+            let _ = raft.trigger().snapshot().await;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests from other replicas.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::HashMap;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::io::{AsyncWriteExt, ReadHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::peers::PeerBook;
+use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
+use super::{Raft, Snapshot};
+use crate::transport::{Listener, Stream};
+
+/// Requests read and not yet begun.
+const BACKLOG: usize = 64;
+/// Connections that have not said who they are.
+const STRANGERS: usize = 64;
+/// Largest snapshot taken, bytes.
+const SNAPSHOT_LIMIT: usize = 4 << 30;
+
+/// Serves the peer port for good.
+pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts: Arc<Vec<Raft>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(stream) if connections.len() < STRANGERS => {
+                    connections.spawn(connection(stream, Arc::clone(&book), Arc::clone(&rafts)));
+                }
+                Ok(_) => tracing::warn!("too many connections on the peer port"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept on the peer port");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+async fn connection(stream: Box<dyn Stream>, book: Arc<PeerBook>, rafts: Arc<Vec<Raft>>) {
+    if let Err(error) = talk(stream, &book, rafts).await {
+        tracing::debug!(%error, "a peer's connection ended");
+    }
+}
+
+async fn talk(
+    mut stream: Box<dyn Stream>,
+    book: &PeerBook,
+    rafts: Arc<Vec<Raft>>,
+) -> io::Result<()> {
+    let hello: Hello = timeout(
+        Duration::from_secs(2),
+        wire::read(&mut stream, &mut Vec::new(), HELLO_LIMIT),
+    )
+    .await??;
+    let admitted = book.admit(&hello);
+    let refused = admitted.as_ref().err().map(ToString::to_string);
+    stream
+        .write_all(&wire::frame(&book.hello(hello.from, refused))?)
+        .await?;
+    if let Err(error) = admitted {
+        tracing::warn!(%error, "refused a peer");
+        return Ok(());
+    }
+    let (reader, mut writer) = tokio::io::split(stream);
+    let (requests, inbox) = mpsc::channel(BACKLOG);
+    let (answers, mut outbox) = mpsc::unbounded_channel::<Vec<u8>>();
+    let write = async {
+        let mut frames = Vec::new();
+        while outbox.recv_many(&mut frames, 64).await > 0 {
+            let bytes: Vec<u8> = frames.drain(..).flatten().collect();
+            writer.write_all(&bytes).await?;
+        }
+        io::Result::Ok(())
+    };
+    tokio::select! {
+        ended = read_requests(reader, requests) => ended,
+        ended = write => ended,
+        () = handle(inbox, answers, book, &rafts) => Ok(()),
+    }
+}
+
+async fn read_requests(
+    mut reader: ReadHalf<Box<dyn Stream>>,
+    requests: mpsc::Sender<Request>,
+) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let request = wire::read(&mut reader, &mut buffer, FRAME_LIMIT).await?;
+        if requests.send(request).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn handle(
+    mut inbox: mpsc::Receiver<Request>,
+    answers: mpsc::UnboundedSender<Vec<u8>>,
+    book: &PeerBook,
+    rafts: &[Raft],
+) {
+    let mut running: FuturesUnordered<BoxFuture<'_, (u64, Tell)>> = FuturesUnordered::new();
+    let mut transfers: HashMap<u64, Vec<u8>> = HashMap::default();
+    let answer = |(id, tell): (u64, Tell)| {
+        if let Ok(bytes) = wire::frame(&Response {
+            id,
+            sequence: book.sequence(),
+            tell,
+        }) {
+            let _ = answers.send(bytes);
+        }
+    };
+    loop {
+        tokio::select! {
+            request = inbox.recv() => {
+                let Some(Request { id, group, ask }) = request else { return };
+                let Some(raft) = rafts.get(group as usize) else {
+                    answer((id, Tell::Failed(format!("no group {group}"))));
+                    continue;
+                };
+                let mut job: BoxFuture<'_, (u64, Tell)> = match take_part(&mut transfers, ask) {
+                    Ok(tell) => { answer((id, tell)); continue }
+                    Err(step) => Box::pin(run(raft, step).map(move |tell| (id, tell))),
+                };
+                // Polled once here, so that appends reach the group in the order in which they came.
+                match futures_util::poll!(&mut job) {
+                    std::task::Poll::Ready(done) => answer(done),
+                    std::task::Poll::Pending => running.push(job),
+                }
+            }
+            Some(done) = running.next(), if !running.is_empty() => answer(done),
+        }
+    }
+}
+
+enum Step {
+    Ask(Box<Ask>),
+    Install(Box<Snapshot>, super::Vote),
+}
+
+/// Collects a snapshot's parts; anything else is passed on.
+fn take_part(transfers: &mut HashMap<u64, Vec<u8>>, ask: Ask) -> Result<Tell, Step> {
+    match ask {
+        Ask::SnapshotPart { transfer, bytes } => {
+            if !transfers.contains_key(&transfer) && transfers.len() >= 64 {
+                transfers.clear();
+            }
+            let whole = transfers.entry(transfer).or_default();
+            if whole.len() + bytes.len() > SNAPSHOT_LIMIT {
+                return Ok(Tell::Failed("the snapshot is too large".to_owned()));
+            }
+            whole.extend_from_slice(&bytes);
+            Ok(Tell::Part)
+        }
+        Ask::SnapshotEnd {
+            transfer,
+            vote,
+            meta,
+            crc,
+        } => {
+            let bytes = transfers.remove(&transfer).unwrap_or_default();
+            if crc32fast::hash(&bytes) != crc {
+                return Ok(Tell::Failed("the snapshot arrived damaged".to_owned()));
+            }
+            Err(Step::Install(
+                Box::new(Snapshot {
+                    meta,
+                    snapshot: Arc::new(bytes),
+                }),
+                vote,
+            ))
+        }
+        other => Err(Step::Ask(Box::new(other))),
+    }
+}
+
+async fn run(raft: &Raft, step: Step) -> Tell {
+    let failed = |error: &dyn std::fmt::Display| Tell::Failed(error.to_string());
+    match step {
+        Step::Ask(ask) => match *ask {
+            Ask::Append(rpc) => raft
+                .append_entries(rpc)
+                .await
+                .map_or_else(|e| failed(&e), Tell::Append),
+            Ask::Vote(rpc) => raft.vote(rpc).await.map_or_else(|e| failed(&e), Tell::Vote),
+            Ask::PreVote(rpc) => raft
+                .pre_vote(rpc)
+                .await
+                .map_or_else(|e| failed(&e), Tell::Vote),
+            Ask::Transfer(rpc) => raft
+                .handle_transfer_leader(rpc)
+                .await
+                .map_or_else(|e| failed(&e), Tell::Transfer),
+            Ask::SnapshotPart { .. } | Ask::SnapshotEnd { .. } => Tell::Part,
+        },
+        Step::Install(snapshot, vote) => raft
+            .install_full_snapshot(vote, *snapshot)
+            .await
+            .map_or_else(|e| failed(&e), Tell::Snapshot),
+    }
+}

@@ -1,0 +1,94 @@
+//! Snapshots on disk: one file a group, replaced as a whole.
+//!
+//! File: magic (8 bytes), CRC-32 of the rest (4), length of the meta data (4), meta data, machine. Little endian.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Snapshot, SnapshotMeta};
+use crate::wal::Dir;
+
+const MAGIC: &[u8; 8] = b"RLSNAP01";
+const HEAD: usize = 16;
+
+/// The one snapshot of a group.
+#[derive(Clone)]
+pub struct SnapshotFile {
+    dir: Arc<dyn Dir>,
+    name: String,
+}
+
+impl SnapshotFile {
+    /// The file of a group in the node's directory.
+    pub fn new(dir: Arc<dyn Dir>, group: u32) -> Self {
+        SnapshotFile {
+            dir,
+            name: format!("snapshot-{group}.bin"),
+        }
+    }
+
+    /// Replaces the snapshot; durable when this returns.
+    pub fn save(&self, meta: &SnapshotMeta, machine: &[u8]) -> io::Result<()> {
+        let meta = postcard::to_stdvec(meta).map_err(io::Error::other)?;
+        let mut bytes = Vec::with_capacity(HEAD + meta.len() + machine.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&(meta.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&meta);
+        bytes.extend_from_slice(machine);
+        let crc = crc32fast::hash(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        self.dir.replace(&self.name, &bytes)
+    }
+
+    /// The snapshot, if there is one. A damaged one is an error: the log before it is gone.
+    pub fn load(&self) -> io::Result<Option<Snapshot>> {
+        let bytes = match self.dir.read(&self.name) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        parse(&bytes).map(Some).ok_or_else(|| {
+            let name = &self.name;
+            io::Error::other(format!(
+                "{name} is damaged; wipe this replica and add it anew, or restore a backup"
+            ))
+        })
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Snapshot> {
+    let head = bytes.get(..HEAD)?;
+    let crc = u32::from_le_bytes(head[8..12].try_into().ok()?);
+    if head[..8] != *MAGIC || crc32fast::hash(&bytes[12..]) != crc {
+        return None;
+    }
+    let length = u32::from_le_bytes(head[12..16].try_into().ok()?) as usize;
+    let meta = postcard::from_bytes(bytes.get(HEAD..HEAD + length)?).ok()?;
+    Some(Snapshot {
+        meta,
+        snapshot: Arc::new(bytes[HEAD + length..].to_vec()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::wal::RealDir;
+
+    #[test]
+    fn saved_loaded_and_refused_when_damaged() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir: Arc<dyn Dir> = Arc::new(RealDir::open(temporary.path()).unwrap());
+        let file = SnapshotFile::new(Arc::clone(&dir), 3);
+        assert!(file.load().unwrap().is_none());
+        file.save(&SnapshotMeta::default(), b"state").unwrap();
+        assert_eq!(*file.load().unwrap().unwrap().snapshot, b"state");
+        let mut bytes = dir.read("snapshot-3.bin").unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        dir.replace("snapshot-3.bin", &bytes).unwrap();
+        assert!(file.load().is_err());
+    }
+}
