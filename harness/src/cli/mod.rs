@@ -1,6 +1,9 @@
 //! The command line: one file a subcommand.
 
 mod check;
+mod doctor;
+mod heal;
+mod images;
 mod list;
 mod node;
 mod progress;
@@ -40,6 +43,9 @@ enum Cmd {
     Check(check::Args),
     Report(report::Args),
     List(list::Args),
+    Images(images::Args),
+    Doctor(doctor::Args),
+    Heal(heal::Args),
     #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
@@ -62,6 +68,9 @@ pub fn main() -> ExitCode {
         Cmd::Check(args) => check::main(&args),
         Cmd::Report(args) => report::main(&args),
         Cmd::List(args) => list::main(&args),
+        Cmd::Images(args) => images::main(args),
+        Cmd::Doctor(args) => doctor::main(&args),
+        Cmd::Heal(args) => heal::main(&args),
         Cmd::Worker(args) => worker::main(args),
         Cmd::Witness(args) => witness::main(args),
         Cmd::Node(args) => node::main(args),
