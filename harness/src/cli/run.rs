@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// Lock cycles a second, instead of the scenario's
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Length of the load, such as 30s, instead of the scenario's
     #[arg(long)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ContentArrangement, LineStyle, Table};
 use fencepost_checker::verdict::{CheckResult, Expected, Verdict, VerdictFile};
 use serde_json::json;
 
@@ -81,7 +81,7 @@ fn rank(name: &str) -> u8 {
 fn table(file: &VerdictFile) -> Table {
     let mut table = Table::new();
     table
-        .load_style(UTF8_HORIZONTAL_ONLY)
+        .load_style(UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["check", "verdict", "expected", "", "reason"]);
     for (name, c) in &file.checks {

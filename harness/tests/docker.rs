@@ -1,0 +1,31 @@
+#![allow(clippy::unwrap_used)]
+//! Runs on Docker. Skipped unless FENCEPOST_E2E=docker, and then they must run.
+
+mod common;
+
+use common::*;
+
+fn as_expected(line: &str) {
+    if !docker_wanted() {
+        return println!("skipped: set FENCEPOST_E2E=docker to run it");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = fencepost(dir.path(), &format!("run {line} --on docker --out run"));
+    assert_eq!(code(&out), 0, "{line}: {}", told(&out));
+    nothing_left(&dir.path().join("run"));
+}
+
+#[test]
+fn the_kleppmann_pause_on_a_real_redis() {
+    as_expected("kleppmann-pause --system redis --seed 1");
+}
+
+#[test]
+fn the_fenced_variant_on_a_real_redis() {
+    as_expected("kleppmann-pause-fenced --system redis --seed 1");
+}
+
+#[test]
+fn a_healthy_redis() {
+    as_expected("healthy --system redis --seed 1");
+}
