@@ -44,6 +44,8 @@ faults! {
     "partition" => partition::Partition,
     "packets" => packets::Packets,
     "clock" => clock::Clock,
+    "failover" => failover::Failover,
+    "disk" => disk::Disk,
 }
 
 /// Builds the fault that an order or a plan names, from its `params`.

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_prepared_is_reported_as_skipped() {
-        let (_s, _, n) = nemesis();
+        let (_s, _, mut n) = nemesis();
         for (fault, target) in [
             ("pause", "leader"),
             ("none", "worker:0"),

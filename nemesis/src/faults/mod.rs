@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod cuts;
+pub mod disk;
+pub mod failover;
 pub mod kill;
 pub mod packets;
 pub mod partition;
