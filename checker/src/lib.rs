@@ -3,12 +3,16 @@
 //! [`check_events`] judges a history of events by one of the built-in models;
 //! [`check`] judges operations by any [`Model`].
 
+pub mod brute;
 pub mod checks;
 pub mod exit;
 pub mod explain;
+mod fast;
+pub mod generate;
 pub mod judge;
 pub mod kind;
 mod model;
+pub mod models;
 pub mod ops;
 mod options;
 mod pair;
