@@ -16,6 +16,7 @@ pub mod models;
 pub mod ops;
 mod options;
 mod pair;
+mod search;
 pub mod verdict;
 
 use std::borrow::Borrow;
