@@ -55,4 +55,9 @@ pub trait Model: Sync {
     fn overwrites(&self, _op: &Self::Op) -> bool {
         false
     }
+
+    /// Bytes that a state holds outside itself, for the memory budget.
+    fn heap(&self, _state: &Self::State) -> usize {
+        0
+    }
 }

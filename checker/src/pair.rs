@@ -45,7 +45,8 @@ pub(crate) struct Pairing<F: Family> {
     retired: HashSet<u64, foldhash::fast::RandomState>,
     keys: HashMap<Option<Arc<str>>, usize, foldhash::fast::RandomState>,
     parts: Vec<Keyed<F::Op>>,
-    last_index: Option<u64>,
+    /// Last stamps of an invocation and of a completion.
+    last: (Option<u64>, Option<u64>),
     pub unfit: std::collections::BTreeSet<String>,
     pub unknown: u64,
 }
@@ -66,30 +67,36 @@ impl<F: Family> Pairing<F> {
             retired: HashSet::default(),
             keys: HashMap::default(),
             parts: Vec::new(),
-            last_index: None,
+            last: (None, None),
             unfit: Default::default(),
             unknown: 0,
         }
     }
 
-    /// Takes the next event; events must come in rising order of index.
-    pub fn push(&mut self, event: &Event) -> Result<(), CheckError> {
-        if self.last_index.is_some_and(|l| event.index <= l) {
+    /// Takes the next event with its stamp. Stamps are distinct, and those of
+    /// invocations rise; so do those of completions.
+    pub fn push(&mut self, event: &Event, stamp: u64) -> Result<(), CheckError> {
+        let last = if event.kind == EventType::Invoke {
+            &mut self.last.0
+        } else {
+            &mut self.last.1
+        };
+        if last.is_some_and(|l| stamp <= l) {
             return bad(
                 event.index,
                 "index is not above the one before it: sort the events by index",
             );
         }
-        if event.index >= NEVER {
+        if stamp >= NEVER - 1 {
             return bad(event.index, "index is out of range");
         }
-        self.last_index = Some(event.index);
+        *last = Some(stamp);
         let Process::Client(process) = event.process else {
             return Ok(());
         };
         match event.kind {
-            EventType::Invoke => self.invoke(event, process),
-            _ => self.complete(event, process),
+            EventType::Invoke => self.invoke(event, stamp, process),
+            _ => self.complete(event, stamp, process),
         }
     }
 
@@ -107,7 +114,7 @@ impl<F: Family> Pairing<F> {
         i
     }
 
-    fn invoke(&mut self, event: &Event, process: u64) -> Result<(), CheckError> {
+    fn invoke(&mut self, event: &Event, stamp: u64, process: u64) -> Result<(), CheckError> {
         if let Some(open) = self.open.get(&process) {
             let at = open.call;
             return bad(
@@ -138,7 +145,7 @@ impl<F: Family> Pairing<F> {
         self.open.insert(
             process,
             Open {
-                call: event.index,
+                call: stamp,
                 key,
                 f: event.f.clone(),
                 op,
@@ -147,13 +154,19 @@ impl<F: Family> Pairing<F> {
         Ok(())
     }
 
-    fn complete(&mut self, event: &Event, process: u64) -> Result<(), CheckError> {
+    fn complete(&mut self, event: &Event, stamp: u64, process: u64) -> Result<(), CheckError> {
         let Some(open) = self.open.remove(&process) else {
             return bad(
                 event.index,
                 format!("process {process} completes what it did not invoke"),
             );
         };
+        if stamp <= open.call {
+            return bad(
+                event.index,
+                "completes before its invocation: sort the events by index",
+            );
+        }
         if open.f != event.f {
             return bad(
                 event.index,
@@ -174,7 +187,7 @@ impl<F: Family> Pairing<F> {
         let ret = if event.kind == EventType::Info {
             NEVER
         } else {
-            event.index
+            stamp
         };
         if keep {
             self.add(

@@ -42,6 +42,8 @@ pub struct LockOp {
 pub(crate) struct LockView {
     pub owners: bool,
     pub fences: bool,
+    /// Releases say which fence they mean.
+    pub named_releases: bool,
     /// Weight of an exclusive grant.
     pub exclusive: u32,
     /// Weight of a shared grant; `None` where modes do not matter.
@@ -149,7 +151,7 @@ impl Family for LockFamily {
             },
             false => 0,
         };
-        let fence = match (call, self.view.fences) {
+        let fence = match (call, self.view.named_releases) {
             (LockCall::Release, true) => event.value.get("fence").and_then(Value::as_u64),
             _ => None,
         };

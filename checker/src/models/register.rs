@@ -1,7 +1,6 @@
 //! Registers: plain, compare-and-set, fenced; and how events spell their operations.
 
 use fencepost_history::{Event, EventType, Value};
-use hashbrown::HashMap;
 
 use super::values::Values;
 use crate::model::Model;
@@ -119,8 +118,6 @@ pub(crate) struct RegFamily {
     view: RegView,
     pub values: Values,
     pub initial: u32,
-    /// Null reads: they say nothing where null is no value of the register.
-    nulls: HashMap<u64, ()>,
     pub null_reads: u64,
     pub null_written: bool,
 }
@@ -133,10 +130,16 @@ impl RegFamily {
             view,
             values,
             initial,
-            nulls: HashMap::new(),
             null_reads: 0,
             null_written: false,
         }
+    }
+
+    /// Number of null, if reads answered it although it is no value of this
+    /// register: they say nothing, as in Knossos.
+    pub fn null_says_nothing(&mut self) -> Option<u32> {
+        let null = self.values.intern(&Value::Null);
+        (self.null_reads > 0 && !self.null_written && self.initial != null).then_some(null)
     }
 
     fn fence(&self, value: &Value) -> Result<u64, String> {
@@ -181,6 +184,7 @@ impl Family for RegFamily {
                     return Err("cas needs a list of two values: [expected, new]".into());
                 };
                 op.call = RegCall::Cas;
+                self.null_written |= *new == Value::Null;
                 (op.a, op.b) = (self.values.intern(old), self.values.intern(new));
             }
             _ => return Ok(None),

@@ -81,7 +81,7 @@ impl<'a, M: Model, const W: usize> Search<'a, M, W> {
         };
         let mut complete: Option<Point<W>> = None;
         while at.step < self.plan.steps.len() {
-            let Step::Return { slot, op, .. } = self.plan.steps[at.step] else {
+            let Step::Return { slot, op } = self.plan.steps[at.step] else {
                 self.call(&mut at);
                 at.step += 1;
                 continue;
@@ -197,7 +197,7 @@ impl<'a, M: Model, const W: usize> Search<'a, M, W> {
         let mut visited: Visited<W> = Visited::new();
         let mut visits = 0usize;
         while !layer.is_empty() {
-            let made = self.expand(&layer, &at.around, target, result.len() + visits)?;
+            let made = self.expand(&layer, &at.around, result.len() + visits)?;
             layer.clear();
             for c in made {
                 if has(&c.done, target) {
@@ -229,16 +229,15 @@ impl<'a, M: Model, const W: usize> Search<'a, M, W> {
         &mut self,
         layer: &[Config<W>],
         around: &Around<W>,
-        target: u32,
         held: usize,
     ) -> Result<Vec<Config<W>>, Stop> {
         if self.bounds.parallel && layer.len() >= PARALLEL && rayon::current_num_threads() > 1 {
-            return self.expand_parallel(layer, around, target, held);
+            return self.expand_parallel(layer, around, held);
         }
         let mut out = Vec::new();
         for chunk in layer.chunks(256) {
             for c in chunk {
-                successors(&mut Live(&mut self.states), around, c, target, &mut out);
+                successors(&mut Live(&mut self.states), around, c, &mut out);
             }
             self.charge(chunk.len(), held + layer.len() + out.len())?;
         }
@@ -251,7 +250,6 @@ impl<'a, M: Model, const W: usize> Search<'a, M, W> {
         &mut self,
         layer: &[Config<W>],
         around: &Around<W>,
-        target: u32,
         held: usize,
     ) -> Result<Vec<Config<W>>, Stop> {
         let mut all = Vec::new();
@@ -263,7 +261,7 @@ impl<'a, M: Model, const W: usize> Search<'a, M, W> {
                     .map(|chunk| {
                         let (mut out, mut seen) = (Vec::new(), Seen::new(states));
                         for c in chunk {
-                            successors(&mut seen, around, c, target, &mut out);
+                            successors(&mut seen, around, c, &mut out);
                         }
                         (out, seen)
                     })

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     /// One more optional operation of a class may take effect from here on.
     Offer { class: u32 },
     /// A known operation returns: by now it must have taken effect.
-    Return { slot: u32, class: u32, op: u32 },
+    Return { slot: u32, op: u32 },
 }
 
 /// What the search knows about a class of equal operations.
@@ -72,7 +72,7 @@ impl Plan {
             if ret {
                 let slot = slot_of[i as usize];
                 free.push(Reverse(slot));
-                steps.push(Step::Return { slot, class, op });
+                steps.push(Step::Return { slot, op });
             } else if ops[i as usize].is_optional() {
                 steps.push(Step::Offer { class });
             } else {

@@ -24,6 +24,7 @@ pub(crate) struct States<'a, M: Model> {
     states: Vec<M::State>,
     rows: Vec<Vec<u32>>,
     hashed: HashMap<(u32, u32), u32, Hash>,
+    heap: u64,
     pub used: Used,
 }
 
@@ -37,6 +38,7 @@ impl<'a, M: Model> States<'a, M> {
             states: Vec::new(),
             rows: Vec::new(),
             hashed: HashMap::default(),
+            heap: 0,
             used: Used::new(),
         }
     }
@@ -50,6 +52,7 @@ impl<'a, M: Model> States<'a, M> {
             return i;
         }
         let i = self.states.len() as u32;
+        self.heap += self.model.heap(&state) as u64;
         self.by_state.insert(state.clone(), i);
         self.states.push(state);
         if self.classes.len() <= TABLE {
@@ -96,7 +99,9 @@ impl<'a, M: Model> States<'a, M> {
     /// Rough bytes held: states count as their size plus what a small heap part takes.
     pub fn bytes(&self) -> u64 {
         let each = 2 * size_of::<M::State>() + 64 + 5 * self.classes.len().min(TABLE);
-        (self.states.len() * each + self.hashed.capacity() * 13) as u64 + self.used.bytes()
+        2 * self.heap
+            + (self.states.len() * each + self.hashed.capacity() * 13) as u64
+            + self.used.bytes()
     }
 }
 

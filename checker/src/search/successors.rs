@@ -141,12 +141,11 @@ fn arrive<T: Tables, const W: usize>(
     c
 }
 
-/// Every configuration one operation further. A path ends when `target` is done.
+/// Every configuration one operation further.
 pub(super) fn successors<T: Tables, const W: usize>(
     tables: &mut T,
     around: &Around<W>,
     c: &Config<W>,
-    target: u32,
     out: &mut Vec<Config<W>>,
 ) {
     for p in around.pending.iter().filter(|p| !p.read) {

@@ -1,0 +1,147 @@
+//! One key: which engine answers, and what its answer says.
+
+use std::time::Instant;
+
+use crate::explain::tell::Tell;
+use crate::explain::{Evidence, window};
+use crate::fast::{Fast, Finding};
+use crate::model::Model;
+use crate::ops::Timed;
+use crate::options::{Engine, Options, Spent};
+use crate::search::{self, Bounds, Found, Stop};
+
+/// A near-linear checker.
+pub(crate) type FastFn<'a, O> = &'a (dyn Fn(&[Timed<O>]) -> Fast + Sync);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Decision {
+    Linearizable,
+    Violated(Evidence),
+    Unknown(Spent),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decided {
+    pub decision: Decision,
+    pub by: &'static str,
+}
+
+/// Engines gave different answers: fast's, search's.
+pub(crate) type Disagreement = (String, String);
+
+pub(crate) struct Task<'a, M: Model> {
+    pub model: &'a M,
+    pub ops: &'a [Timed<M::Op>],
+    pub fast: Option<FastFn<'a, M::Op>>,
+    pub tell: &'a dyn Tell<M::Op>,
+    pub options: &'a Options,
+    pub started: Instant,
+}
+
+impl<M: Model> Task<'_, M> {
+    pub fn decide(&self) -> Result<Decided, Disagreement> {
+        let engine = self.options.engine;
+        let fast = match (engine, self.fast) {
+            (Engine::Search, _) => None,
+            (_, Some(fast)) => Some(fast(self.ops)),
+            (_, None) => Some(Fast::Declined("no near-linear checker for this model")),
+        };
+        let decided = |decision, by| Ok(Decided { decision, by });
+        match (engine, fast) {
+            (Engine::Auto | Engine::Fast, Some(Fast::Linearizable)) => {
+                decided(Decision::Linearizable, "fast")
+            }
+            (Engine::Auto | Engine::Fast, Some(Fast::Violated(f))) => {
+                decided(Decision::Violated(self.found(f)), "fast")
+            }
+            (Engine::Fast, Some(Fast::Declined(why))) => {
+                let spent = Spent {
+                    reason: format!("no near-linear answer: {why}"),
+                    ..Spent::default()
+                };
+                decided(Decision::Unknown(spent), "fast")
+            }
+            (Engine::Both, Some(fast)) => self.both(fast),
+            _ => decided(self.search(), "search"),
+        }
+    }
+
+    fn both(&self, fast: Fast) -> Result<Decided, Disagreement> {
+        let decided = |decision, by| Ok(Decided { decision, by });
+        match (fast, self.search()) {
+            (Fast::Declined(_), found) => decided(found, "search"),
+            (Fast::Linearizable, Decision::Violated(e)) => {
+                Err(("linearizable".into(), format!("violated ({})", e.summary)))
+            }
+            (Fast::Violated(f), Decision::Linearizable) => {
+                Err((format!("violated ({})", f.summary), "linearizable".into()))
+            }
+            (Fast::Linearizable, Decision::Linearizable) => decided(Decision::Linearizable, "both"),
+            (Fast::Linearizable, Decision::Unknown(_)) => decided(Decision::Linearizable, "fast"),
+            (Fast::Violated(f), Decision::Violated(_)) => {
+                decided(Decision::Violated(self.found(f)), "both")
+            }
+            (Fast::Violated(f), Decision::Unknown(_)) => {
+                decided(Decision::Violated(self.found(f)), "fast")
+            }
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds::new(self.options, self.started)
+    }
+
+    /// Evidence of a near-linear checker. A sweep that merely got stuck has no
+    /// small evidence of its own; the search finds a window for it.
+    fn found(&self, f: Finding) -> Evidence {
+        let whole = f.class == "blocked-operation";
+        if whole {
+            let bounds = Bounds {
+                max_states: 2_000_000,
+                memory: 256 << 20,
+                ..self.bounds()
+            };
+            if let Found::Stuck { op, cut } =
+                search::run(self.model, self.ops, &[self.model.initial()], bounds).found
+            {
+                return Evidence {
+                    summary: f.summary,
+                    ..window::evidence(self.model, self.ops, op, cut, self.tell)
+                };
+            }
+        }
+        Evidence {
+            class: f.class,
+            summary: f.summary,
+            ops: f.ops,
+            start: Vec::new(),
+            stuck: None,
+        }
+    }
+
+    fn search(&self) -> Decision {
+        let searched = search::run(self.model, self.ops, &[self.model.initial()], self.bounds());
+        match searched.found {
+            Found::Linearizable => Decision::Linearizable,
+            Found::Stuck { op, cut } => {
+                Decision::Violated(window::evidence(self.model, self.ops, op, cut, self.tell))
+            }
+            Found::Stopped { stop, prefix } => {
+                let reason = match stop {
+                    Stop::Time => "the time limit was reached",
+                    Stop::Memory => "the memory limit was reached",
+                    Stop::States => "the limit on states was reached",
+                    Stop::Concurrency => "more than 4096 operations were pending at once",
+                };
+                Decision::Unknown(Spent {
+                    reason: reason.into(),
+                    states: searched.states,
+                    millis: self.started.elapsed().as_millis() as u64,
+                    bytes: searched.bytes,
+                    key: None,
+                    prefix: Some(prefix),
+                })
+            }
+        }
+    }
+}
