@@ -11,6 +11,7 @@ use crate::timeline::Focus;
 
 /// Longest stretch that one picture shows.
 const MAX_SPAN: i64 = 120_000_000_000;
+const MAX_STEPS: usize = 24;
 const MIN_PAD: i64 = 50_000_000;
 
 /// The lock around the worst violation; without one, a lock that the first fault
@@ -37,6 +38,7 @@ fn around(check: &Check, run: &Run) -> Option<Focus> {
             .filter_map(|i| run.scan.shown.get(i));
         steps = shown.map(|s| (s.index, s.time)).collect();
     }
+    steps.truncate(MAX_STEPS);
     let pointed = check
         .result
         .evidence

@@ -6,7 +6,7 @@ use crate::ReportError;
 use crate::load::Run;
 use crate::load::verdict::{Check, expected_word, word};
 use crate::page::subject;
-use crate::words::{count, finding, ms, outcome, rate, seconds, targets};
+use crate::words::{clip, count, finding, ms, outcome, rate, seconds, targets};
 
 const MAX_STEPS: usize = 12;
 const MAX_NOTES: usize = 12;
@@ -77,7 +77,7 @@ pub fn summary(run: &Run) -> Result<String, ReportError> {
     let steps = story
         .iter()
         .take(MAX_STEPS)
-        .map(|s| (seconds(s.time), md(&s.text)));
+        .map(|s| (seconds(s.time), md(&clip(&s.text, 300))));
     let checks = run.verdicts.iter().flat_map(|v| &v.checks).map(row);
     let text = Summary {
         mark: tone.mark(),
@@ -117,7 +117,7 @@ fn row(check: &Check) -> String {
         "| {} | {answer} | {} | {} | {} |",
         md(&check.name),
         expected_word(r.expected),
-        md(&r.reason),
+        md(&clip(&r.reason, 300)),
         evidence.join(", ")
     )
 }

@@ -49,6 +49,14 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// `text`, cut after `most` characters with a mark that says so.
+pub fn clip(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
 /// Targets as a reader says them: `worker 0, node 2`.
 pub fn targets(names: &[String]) -> String {
     names

@@ -69,7 +69,7 @@ fn the_page_is_self_contained() {
     ] {
         assert!(!html.contains(reference), "{reference}");
     }
-    let schemes = html.matches("http").count();
+    let schemes = html.matches("http:").count() + html.matches("https:").count();
     let names = html.matches("http://www.w3.org/").count();
     assert_eq!(
         schemes, names,
@@ -79,10 +79,24 @@ fn the_page_is_self_contained() {
 
 #[test]
 fn every_link_has_its_target() {
+    links_resolve(&rendered(example("L0").path(), "report.html"));
+}
+
+#[test]
+fn every_link_has_its_target_when_there_is_evidence_but_no_story() {
     let folder = example("L0");
+    let verdict = std::fs::read_to_string(folder.path().join("verdict.json")).unwrap();
+    let verdict = verdict.replace("\"story\":[{", "\"left-out\":[{");
+    std::fs::write(folder.path().join("verdict.json"), verdict).unwrap();
+    fencepost_reports::render(folder.path()).unwrap();
     let html = rendered(folder.path(), "report.html");
-    let ids: std::collections::BTreeSet<&str> = between(&html, " id=\"");
-    let links = between(&html, "href=\"#");
+    assert!(html.contains("href=\"#step-2\""));
+    links_resolve(&html);
+}
+
+fn links_resolve(html: &str) {
+    let ids: std::collections::BTreeSet<&str> = between(html, " id=\"");
+    let links = between(html, "href=\"#");
     assert!(links.iter().any(|l| l.starts_with('e')));
     for link in links {
         assert!(ids.contains(link), "#{link} leads nowhere");
@@ -178,4 +192,38 @@ fn a_matrix_links_each_run() {
     std::fs::write(folder.path().join("matrix.json"), "{\n\"rows\": 3}").unwrap();
     let error = fencepost_reports::render_matrix(folder.path()).unwrap_err();
     assert!(error.to_string().contains("matrix.json line 2"), "{error}");
+}
+
+/// Thousands of overlapping holds, long names and long errors on one lock.
+#[test]
+fn a_crowded_history_gives_a_page_of_bounded_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = "x".repeat(1_200);
+    let mut lines = Vec::new();
+    for n in 0..1_500_u64 {
+        let (time, owner, worker) = (n * 100_000, format!("{long}{n}"), n % 40);
+        let ask = serde_json::json!({"index": 4 * n, "time": time, "process": n, "type": "invoke", "f": "acquire",
+            "key": "L", "value": {"worker": worker}});
+        let granted = serde_json::json!({"index": 4 * n + 1, "time": time + 10, "process": n, "type": "ok", "f": "acquire",
+            "key": "L", "value": {"owner": owner, "fence": n, "ttl_ms": 2000}});
+        let write = serde_json::json!({"index": 4 * n + 2, "time": time + 20, "process": n, "type": "invoke", "f": "write",
+            "key": "L", "value": {"worker": worker, "owner": owner, "fence": n, "value": long}});
+        let fault = serde_json::json!({"index": 4 * n + 3, "time": time + 30, "process": "nemesis", "type": "info",
+            "f": "fault", "value": {"id": format!("f{n}"), "fault": "pause", "kind": "pause", "action": "install",
+            "targets": [long], "affects": [long], "status": "installed", "reason": long, "receipt": {"text": long}}});
+        lines.extend([ask, granted, write, fault].map(|line| format!("{line}\n")));
+    }
+    std::fs::write(folder.path().join("history.jsonl"), lines.concat()).unwrap();
+    let evidence: Vec<u64> = (0..6_000).collect();
+    let check = serde_json::json!({"verdict": "violated", "expected": "holds", "reason": long, "evidence": evidence,
+        "story": [{"index": 5, "time": 100_010, "text": long}, {"index": 9, "time": 300_010, "text": "then"}]});
+    let verdict = serde_json::json!({"format": 1, "outcome": "violated", "exit_code": 1, "checks": {"double-holder.service": check}});
+    std::fs::write(folder.path().join("verdict.json"), verdict.to_string()).unwrap();
+    fencepost_reports::render(folder.path()).unwrap();
+    let html = rendered(folder.path(), "report.html");
+    assert!(html.len() < 800_000, "{} bytes", html.len());
+    assert!(html.contains("holds of this lock in this window are shown"));
+    assert!(html.contains("more faults are in history.jsonl"));
+    assert!(html.contains("and 5976 more"));
+    assert!(rendered(folder.path(), "summary.md").len() < 40_000);
 }

@@ -7,7 +7,7 @@ use super::Panel;
 use crate::ReportError;
 use crate::load::Run;
 use crate::load::events::plain;
-use crate::words::{count, seconds};
+use crate::words::{clip, count, seconds};
 
 pub const PANEL: Panel = Panel { id: "events", title: "Events", body };
 
@@ -72,7 +72,7 @@ fn row(event: &Event, pointed: bool) -> Row {
         when: seconds(event.time),
         process: match &event.process {
             Process::Client(id) => id.to_string(),
-            Process::Named(name) => name.to_string(),
+            Process::Named(name) => clip(name, 80),
         },
         kind: match event.kind {
             EventType::Invoke => "invoke",
@@ -81,15 +81,8 @@ fn row(event: &Event, pointed: bool) -> Row {
             EventType::Info => "info",
         },
         f: event.f.to_string(),
-        key: event.key.as_deref().unwrap_or("").to_string(),
-        value: cut(&value),
-        error: cut(event.error.as_deref().unwrap_or("")),
+        key: clip(event.key.as_deref().unwrap_or(""), 80),
+        value: clip(&value, MAX_TEXT),
+        error: clip(event.error.as_deref().unwrap_or(""), MAX_TEXT),
     }
-}
-
-fn cut(text: &str) -> String {
-    if text.chars().count() <= MAX_TEXT {
-        return text.to_string();
-    }
-    text.chars().take(MAX_TEXT).chain(" … cut".chars()).collect()
 }

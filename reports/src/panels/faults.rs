@@ -7,13 +7,13 @@ use crate::ReportError;
 use crate::load::Run;
 use crate::load::events::plain;
 use crate::scan::faults::{Fault, Stage};
-use crate::words::{seconds, span, targets};
+use crate::words::{clip, seconds, span, targets};
 use fencepost_history::Value;
 
 pub const PANEL: Panel = Panel { id: "faults", title: "Faults and their receipts", body };
 
 const MAX_ROWS: usize = 150;
-const MAX_RECEIPT: usize = 2_000;
+const MAX_RECEIPT: usize = 400;
 const MAX_MEMBERS: usize = 40;
 
 #[derive(Template)]
@@ -128,5 +128,5 @@ fn flat(outer: &str, members: &[(std::sync::Arc<str>, Value)]) -> Vec<(String, S
 }
 
 fn short(value: &Value) -> String {
-    plain(value).chars().take(MAX_RECEIPT).collect()
+    clip(&plain(value), MAX_RECEIPT)
 }

@@ -5,8 +5,9 @@ use askama::Template;
 use super::Panel;
 use crate::ReportError;
 use crate::load::Run;
+use crate::load::events::line_of;
 use crate::timeline::draw::draw;
-use crate::words::{seconds, span};
+use crate::words::{clip, seconds, span};
 
 pub const PANEL: Panel = Panel { id: "story", title: "What happened", body };
 
@@ -73,7 +74,7 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
     let ttl = run.meta.number("lease.ttl_ms").map_or(0, |ms| (ms * 1e6) as i64);
     let body = Body {
         why: focus.why.clone(),
-        lock: focus.key.as_deref().unwrap_or("without a name").to_string(),
+        lock: clip(focus.key.as_deref().unwrap_or("without a name"), 120),
         from: seconds(focus.from.max(0)),
         to: seconds(focus.to),
         steps: steps(run),
@@ -86,15 +87,21 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
     Ok(Some(body.render()?))
 }
 
+/// The story's steps; without a story, the events of the evidence.
 fn steps(run: &Run) -> Vec<StepRow> {
     let told = run.verdicts.as_ref().and_then(|v| v.told());
     let story = told.map_or(&[][..], |check| &check.result.story);
-    let rows = story.iter().enumerate().map(|(n, step)| StepRow {
+    let steps = run.focus.iter().flat_map(|focus| &focus.steps);
+    let rows = steps.enumerate().map(|(n, (index, time))| StepRow {
         n: n + 1,
-        index: step.index,
-        when: seconds(step.time),
-        text: step.text.clone(),
-        linked: run.shows(step.index),
+        index: *index,
+        when: seconds(*time),
+        text: match (story.get(n), run.scan.shown.get(index)) {
+            (Some(step), _) => clip(&step.text, 400),
+            (None, Some(event)) => clip(&line_of(event), 200),
+            (None, None) => String::new(),
+        },
+        linked: run.shows(*index),
     });
     rows.collect()
 }

@@ -6,7 +6,7 @@ use super::Panel;
 use crate::ReportError;
 use crate::load::verdict::{Check, expected_word, word};
 use crate::load::{MAX_EVIDENCE, Run};
-use crate::words::{Tone, count, seconds};
+use crate::words::{clip, Tone, count, seconds};
 use fencepost_checker::verdict::Verdict;
 
 pub const PANEL: Panel = Panel { id: "verdicts", title: "Verdicts", body };
@@ -82,7 +82,7 @@ fn row(check: &Check, run: &Run, told: Option<&str>) -> Row {
     let evidence = pointers.map(|i| Pointer { index: *i, linked: run.shows(*i) });
     let steps = r.story.iter().take(MAX_EVIDENCE).map(|s| Step {
         when: seconds(s.time),
-        text: s.text.clone(),
+        text: clip(&s.text, 400),
         index: s.index,
         linked: run.shows(s.index),
     });
@@ -95,7 +95,7 @@ fn row(check: &Check, run: &Run, told: Option<&str>) -> Row {
         mark: tone.mark(),
         answer: word(r.verdict),
         expected: expected_word(r.expected),
-        reason: r.reason.clone(),
+        reason: clip(&r.reason, 1_000),
         evidence: evidence.collect(),
         more: r.evidence.len().saturating_sub(MAX_EVIDENCE),
         story: if above { Vec::new() } else { steps.collect() },

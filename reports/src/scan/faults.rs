@@ -2,6 +2,8 @@
 
 use fencepost_history::{Event, Value};
 
+use crate::words::clip;
+
 /// Faults kept; more are only counted.
 const MAX_FAULTS: usize = 2_000;
 
@@ -73,15 +75,15 @@ impl Faults {
     pub fn push(&mut self, event: &Event) {
         let v = &event.value;
         let text = |name: &str| v.get(name).and_then(Value::as_str);
-        let id = text("id").unwrap_or("unnamed");
+        let id = clip(text("id").unwrap_or("unnamed"), 60);
         let install = text("action") != Some("heal");
         let known = self.all.iter().rposition(|f| f.id == id);
         let at = match known {
             Some(at) => at,
             None if self.all.len() < MAX_FAULTS => {
                 self.all.push(Fault {
-                    id: id.to_string(),
-                    name: text("fault").unwrap_or("fault").to_string(),
+                    id,
+                    name: clip(text("fault").unwrap_or("fault"), 60),
                     kind: text("kind").unwrap_or("").to_string(),
                     targets: strings(v.get("targets")),
                     affects: strings(v.get("affects")),
@@ -112,7 +114,7 @@ impl Faults {
             index: event.index,
             time: event.time,
             status: status.to_string(),
-            reason: text("reason").map(str::to_string),
+            reason: text("reason").map(|r| clip(r, 400)),
             receipt: v.get("receipt").cloned().unwrap_or_default(),
         };
         let slot = if install {

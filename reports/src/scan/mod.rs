@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use fencepost_history::{Event, EventType, Process, Value, names};
 
+use crate::words::clip;
 use faults::Faults;
 use latency::Latencies;
 
@@ -154,11 +155,11 @@ impl Scan {
                 }
             }
             names::PHASE if self.phases.len() < MAX_PHASES => {
-                let phase = text("phase").unwrap_or("?").to_string();
+                let phase = clip(text("phase").unwrap_or("?"), 40);
                 self.phases.push((phase, event.time));
             }
             names::EXIT if self.exits.len() < MAX_EXITS => {
-                let reason = text("reason").unwrap_or("no reason given").to_string();
+                let reason = clip(text("reason").unwrap_or("no reason given"), 300);
                 let expected = event.value.get("expected").and_then(Value::as_bool);
                 let expected = expected.unwrap_or(false);
                 self.exits

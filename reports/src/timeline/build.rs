@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fencepost_history::{Event, EventType, Process, Value, names};
 
+use super::live::Live;
 use super::{Answer, At, End, Focus, Hold, Mark, Op, Who};
 
 /// Ended holds and loose operations that are kept.
@@ -31,7 +32,7 @@ pub struct Builder<'a> {
     whose: HashMap<u64, Who>,
     releases: HashMap<u64, (String, Option<u64>)>,
     renewals: HashMap<u64, (At, String, Option<u64>)>,
-    live: Vec<Hold>,
+    live: Live,
     built: Built,
 }
 
@@ -46,7 +47,7 @@ impl<'a> Builder<'a> {
             whose: HashMap::new(),
             releases: HashMap::new(),
             renewals: HashMap::new(),
-            live: Vec::new(),
+            live: Live::default(),
             built: Built::default(),
         }
     }
@@ -74,7 +75,7 @@ impl<'a> Builder<'a> {
         for (process, op) in unanswered {
             self.place(process, op);
         }
-        for hold in std::mem::take(&mut self.live) {
+        for hold in self.live.drain() {
             self.keep(hold);
         }
         self.built.holds.sort_by_key(|h| h.granted);
@@ -97,7 +98,7 @@ impl<'a> Builder<'a> {
             names::RELEASE => {
                 if let Some((owner, fence)) = self.releases.remove(&process)
                     && event.kind == EventType::Fail
-                    && let Some(hold) = self.find(&owner, fence)
+                    && let Some(hold) = self.live.find(&owner, fence)
                 {
                     hold.end = None;
                 }
@@ -135,7 +136,7 @@ impl<'a> Builder<'a> {
                 self.asked.insert(process, (at, who));
             }
             names::RELEASE => {
-                if let Some(hold) = self.find(&owner, fence) {
+                if let Some(hold) = self.live.find(&owner, fence) {
                     hold.believed = hold.believed.max(at.time);
                     hold.end.get_or_insert((End::Released, at));
                 }
@@ -145,7 +146,7 @@ impl<'a> Builder<'a> {
                 self.renewals.insert(process, (at, owner, fence));
             }
             _ => {
-                if let Some(hold) = self.find(&owner, fence) {
+                if let Some(hold) = self.live.find(&owner, fence) {
                     hold.believed = hold.believed.max(at.time);
                 }
                 let value = event
@@ -193,7 +194,7 @@ impl<'a> Builder<'a> {
         }
         let (owner, fence) = grant_of(&event.value);
         let ttl = ttl_of(&event.value);
-        self.live.push(Hold {
+        let gone = self.live.push(Hold {
             who,
             process,
             owner,
@@ -207,7 +208,9 @@ impl<'a> Builder<'a> {
             end: None,
             ops: Vec::new(),
         });
-        self.prune(at.time);
+        for hold in gone {
+            self.keep(hold);
+        }
     }
 
     fn worker(&mut self, worker: u64, event: &Event) {
@@ -226,7 +229,7 @@ impl<'a> Builder<'a> {
         match &*event.f {
             names::CLAIMS => self.claims(event, sent.time),
             "close" => {
-                for hold in self.live.iter_mut().filter(|h| h.who == who) {
+                for hold in self.live.of(who) {
                     hold.end.get_or_insert((End::Closed, at));
                 }
             }
@@ -234,7 +237,7 @@ impl<'a> Builder<'a> {
                 self.renewed(&owner, fence, sent, ttl_of(&event.value));
             }
             names::LOST => {
-                if let Some(hold) = self.find(&owner, fence) {
+                if let Some(hold) = self.live.find(&owner, fence) {
                     hold.end.get_or_insert((End::Lost, at));
                     let reason = text("reason").unwrap_or("no reason given");
                     self.mark(who, at, format!("noticed the loss: {reason}"));
@@ -249,9 +252,8 @@ impl<'a> Builder<'a> {
                 }
             }
             names::EXIT => {
-                let holds = self.live.iter_mut().filter(|h| h.who == who);
                 let mut any = false;
-                for hold in holds {
+                for hold in self.live.of(who) {
                     any = true;
                     hold.end.get_or_insert((End::Died, at));
                 }
@@ -272,7 +274,7 @@ impl<'a> Builder<'a> {
         for grant in grants {
             if grant.get("key").and_then(Value::as_str) == key.as_deref() {
                 let (owner, fence) = grant_of(grant);
-                if let Some(hold) = self.find(&owner, fence) {
+                if let Some(hold) = self.live.find(&owner, fence) {
                     hold.believed = hold.believed.max(made);
                 }
             }
@@ -281,7 +283,7 @@ impl<'a> Builder<'a> {
 
     fn renewed(&mut self, owner: &str, fence: Option<u64>, sent: At, ttl: Option<i64>) {
         let margin = self.margin;
-        if let Some(hold) = self.find(owner, fence)
+        if let Some(hold) = self.live.find(owner, fence)
             && let Some(ttl) = ttl.or(hold.ttl)
         {
             let until = sent.time + ttl - margin(ttl);
@@ -290,17 +292,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The latest hold of this owner under this fence.
-    fn find(&mut self, owner: &str, fence: Option<u64>) -> Option<&mut Hold> {
-        let same = |h: &&mut Hold| h.owner == owner && (fence.is_none() || h.fence == fence);
-        self.live.iter_mut().rev().find(same)
-    }
-
     fn place(&mut self, process: u64, op: Op) {
         if op.answered.is_some_and(|a| a.time < self.focus.from) {
             return;
         }
-        if let Some(hold) = self.find(&op.owner, op.fence) {
+        if let Some(hold) = self.live.find(&op.owner, op.fence) {
             if hold.ops.len() < MAX_OPS_A_HOLD {
                 hold.ops.push(op);
             } else {
@@ -330,28 +326,6 @@ impl<'a> Builder<'a> {
     fn mark(&mut self, who: Who, at: At, what: String) {
         if at.time >= self.focus.from && self.built.marks.len() < MAX_MARKS {
             self.built.marks.push((who, Mark { at, what }));
-        }
-    }
-
-    /// Lets go of holds that were over well before `now`: a claim or a late
-    /// write may follow the end of a lease, hence the grace.
-    fn prune(&mut self, now: i64) {
-        const GRACE: i64 = 120_000_000_000;
-        if self.live.len() < 64 {
-            return;
-        }
-        let over = |h: &Hold| match (&h.end, h.promised) {
-            (Some((End::Released, at)), _) => at.time < now - GRACE / 60,
-            _ => h.last() < now - GRACE,
-        };
-        let (old, live) = std::mem::take(&mut self.live).into_iter().partition(over);
-        self.live = live;
-        for hold in old {
-            self.keep(hold);
-        }
-        while self.live.len() > MAX_HOLDS {
-            let oldest = self.live.remove(0);
-            self.keep(oldest);
         }
     }
 

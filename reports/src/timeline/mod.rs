@@ -6,6 +6,7 @@
 pub mod build;
 pub mod draw;
 pub mod lanes;
+mod live;
 pub mod store;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use super::pen::Pen;
 use crate::load::events::plain;
 use crate::scan::faults::Fault;
 use crate::timeline::{Answer, End, Hold, Lane, Op, Who};
-use crate::words::{seconds, span};
+use crate::words::{clip, seconds, span};
 
 const ROW: i64 = 58;
 const BAR: i64 = 16;
@@ -51,7 +51,7 @@ pub fn lane(pen: &mut Pen, lane: &Lane, faults: &[(&Fault, i64, i64)], y: i64, h
                 pen.open(
                     mark.at.index,
                     "lane-mark",
-                    &format!("{}\nat {}", mark.what, seconds(mark.at.time)),
+                    &format!("{}\nat {}", clip(&mark.what, 120), seconds(mark.at.time)),
                 );
                 pen.glyph("mark", mark.at.time, y + 6);
                 pen.close(mark.at.index);
@@ -158,7 +158,7 @@ fn tip(h: &Hold, fence: &str) -> String {
         };
         tip += &format!("\n{word} at {}", seconds(at.time));
     }
-    tip + &format!("\nowner {}", h.owner)
+    tip + &format!("\nowner {}", clip(&h.owner, 80))
 }
 
 fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) {
@@ -172,7 +172,7 @@ fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) 
     let (class, answer) = match &op.answer {
         Answer::Accepted if read => ("seen", "answered".to_string()),
         Answer::Accepted => ("accepted", "accepted".to_string()),
-        Answer::Refused(error) => ("refused", format!("refused: {error}")),
+        Answer::Refused(error) => ("refused", format!("refused: {}", clip(error, 80))),
         Answer::Unknown => ("unknown", "outcome unknown".to_string()),
     };
     let index = op.answered.map_or(op.invoked.index, |a| a.index);
@@ -192,10 +192,7 @@ fn op(pen: &mut Pen, op: &Op, hold: Option<&Hold>, y: i64, labels: &mut Labels) 
         tip += "\nanswered after the end of its lease";
     }
     if !read {
-        tip += &format!(
-            "\nvalue {}",
-            plain(&op.value).chars().take(80).collect::<String>()
-        );
+        tip += &format!("\nvalue {}", clip(&plain(&op.value), 80));
     }
     let told = pen.in_story(op.invoked.index) || pen.in_story(index);
     let end = op.answered.map_or(pen.to, |a| a.time);

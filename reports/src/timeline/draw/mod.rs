@@ -15,7 +15,7 @@ use self::labels::Labels;
 use self::pen::{GUTTER, Pen, WIDTH};
 use super::{Focus, StoreMark, Timeline, in_window};
 use crate::scan::faults::Fault;
-use crate::words::{seconds, span, targets};
+use crate::words::{clip, seconds, span, targets};
 
 const AXIS: i64 = 26;
 const BADGES: i64 = 22;
@@ -73,7 +73,7 @@ pub fn draw(
          <title id=\"tl-title\">Timeline of lock {}</title><desc id=\"tl-desc\">{}</desc>{}{}</svg>",
         focus.from,
         focus.to,
-        pen::esc(focus.key.as_deref().unwrap_or("without a name")),
+        pen::esc(&clip(focus.key.as_deref().unwrap_or("without a name"), 120)),
         pen::esc(&describe(timeline, focus)),
         PATTERNS,
         pen.out,
@@ -135,7 +135,7 @@ fn faults_strip(pen: &mut Pen, faults: &[(&Fault, i64, i64)], y: i64) {
         pen.open(index, "fault", &tip);
         pen.bar("fault-bar", *from, *to, y + 8, 14);
         pen.close(index);
-        let text = format!("{} of {whom}{unsure}", fault.name);
+        let text = clip(&format!("{} of {whom}{unsure}", fault.name), 48);
         labels.add(*from, 0, &text, labels::STORY);
     }
     labels.draw(pen, y + 36, "note");
