@@ -161,6 +161,9 @@ impl Host for Local {
         let id = UnitId::Node(index);
         let mut nodes = self.nodes.lock().await;
         let program = program(&spec.program)?;
+        if let Some(missing) = spec.needs.iter().find(|p| !Path::new(p).exists()) {
+            return Err(not_here(missing, &spec.recipe));
+        }
         let dir = self.make_dir(id, &spec)?;
         let netns = self.machine.namespace(id).await?;
         let addr = self.machine.site.addr(id);
@@ -245,11 +248,24 @@ fn program(name: &str) -> Result<PathBuf, HostError> {
     spawn::find_program(name).ok_or_else(|| HostError::Unavailable {
         what: "host local".into(),
         reason: format!("{name} is not on PATH"),
-        hint: match crate::images::package_of(name) {
-            Some(package) => format!("apt-get install {package}, or use --on docker"),
-            None => "install it, or use --on docker".into(),
-        },
+        hint: hint(crate::images::package_of(name)),
     })
+}
+
+fn not_here(path: &str, recipe: &str) -> HostError {
+    let recipe = crate::images::recipe_of(recipe);
+    HostError::Unavailable {
+        what: "host local".into(),
+        reason: format!("there is no {path}"),
+        hint: hint(recipe.and_then(|r| r.packages.first().copied())),
+    }
+}
+
+fn hint(package: Option<&str>) -> String {
+    match package {
+        Some(package) => format!("apt-get install {package}, or use --on docker"),
+        None => "install it, or use --on docker".into(),
+    }
 }
 
 fn loopback_reason() -> Option<String> {

@@ -26,7 +26,7 @@ mod unprivileged;
 
 pub use docker::docker_error;
 pub use site::{HostKind, NetMode, Site};
-pub use spec::{DataFate, FileSpec, NodeSpec, ProcessSpec, RunAs};
+pub use spec::{DataFate, FileSpec, NodeSpec, Prepare, ProcessSpec, RunAs};
 pub use unit::{Process, Unit, UnitId};
 
 /// What went wrong while the machine was asked for something: one line, with what to do.

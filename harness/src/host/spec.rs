@@ -23,6 +23,8 @@ pub struct NodeSpec {
     /// Skipped if `unless` exists below the data directory.
     pub prepare: Option<Prepare>,
     pub run_as: RunAs,
+    /// Absolute paths without which the program is of no use (a jar): looked for on the local host.
+    pub needs: Vec<String>,
     /// The size of a tmpfs under the data directory: what a full disk is made of.
     pub tmpfs_bytes: Option<u64>,
 }
@@ -44,6 +46,7 @@ impl NodeSpec {
             files: Vec::new(),
             prepare: None,
             run_as: RunAs::Same,
+            needs: Vec::new(),
             tmpfs_bytes: None,
         }
     }

@@ -12,7 +12,7 @@ pub(super) enum Drop {
 }
 
 /// Debian's `nobody`; it exists on every machine and in every user namespace that maps it.
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
 /// None where we are no root in the first place.
 pub(super) fn how() -> Option<Drop> {

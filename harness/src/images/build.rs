@@ -34,6 +34,9 @@ if [ $# -gt 0 ]; then
   apt-get install -y -q --no-install-recommends "$@"
   apt-get clean
   rm -rf /var/lib/apt/lists/*
+  for tool in /usr/lib/postgresql/*/bin/*; do
+    [ ! -x "$tool" ] || ln -sf "$tool" /usr/local/bin/
+  done
   dpkg-query -W -f 'fencepost-version: ${Package} ${Version}\n' "$@"
 fi
 "#;

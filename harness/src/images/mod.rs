@@ -39,6 +39,11 @@ const REDIS: &[&str] = &["redis-server", "redis-sentinel", "redis-cli"];
 pub const RECIPES: &[Recipe] = &[
     recipe("redis", "trixie", &["redis-server", "redis-sentinel"], REDIS),
     recipe("redis-7.0", "bookworm", &["redis-server", "redis-sentinel"], REDIS),
+    recipe("etcd", "trixie", &["etcd-server"], &["etcd"]),
+    recipe("etcd-3.4", "bookworm", &["etcd-server"], &["etcd"]),
+    recipe("zookeeper", "trixie", &["zookeeper", "default-jre-headless"], &["java"]),
+    recipe("zookeeper-3.8", "bookworm", &["zookeeper", "default-jre-headless"], &["java"]),
+    recipe("postgres", "trixie", &["postgresql"], &["postgres", "initdb"]),
     recipe("raftlock", "trixie", &[], &[]),
 ];
 

@@ -13,11 +13,18 @@ use serde_json::{Map, Value};
 
 use crate::host::{NodeSpec, Site};
 
+mod common;
+mod etcd;
 mod http;
 mod noop;
+mod pg;
+mod postgres;
 mod raftlock;
 mod redis;
+mod redis_failover;
+mod redlock;
 mod resp;
+mod zookeeper;
 
 /// Parameters of a system, from a scenario's `[system]` table or `--system-param`.
 pub type Params = Map<String, Value>;
@@ -42,6 +49,31 @@ pub const SYSTEMS: &[SystemEntry] = &[
         make: redis::make,
     },
     SystemEntry {
+        name: "redis-failover",
+        about: "Redis primary, two replicas, three sentinels with a quorum of two",
+        make: redis_failover::make,
+    },
+    SystemEntry {
+        name: "redlock",
+        about: "five independent Redis masters and the Redlock algorithm; no fence",
+        make: redlock::make,
+    },
+    SystemEntry {
+        name: "etcd",
+        about: "etcd, three or five nodes; its lock service, fence = create revision",
+        make: etcd::make,
+    },
+    SystemEntry {
+        name: "zookeeper",
+        about: "ZooKeeper, three nodes, tickTime 200 ms; the lock recipe, fence = czxid",
+        make: zookeeper::make,
+    },
+    SystemEntry {
+        name: "postgres",
+        about: "PostgreSQL; advisory and row locks that end with the connection",
+        make: postgres::make,
+    },
+    SystemEntry {
         name: "noop",
         about: "no servers; measures the harness itself",
         make: noop::make,
@@ -50,9 +82,12 @@ pub const SYSTEMS: &[SystemEntry] = &[
 
 /// The system of that name, configured.
 ///
+/// Every system takes `release` (of the image, such as `7.0`) and `disk_mb` (a small disk under each
+/// node's data).
+///
 /// # Errors
 /// An unknown name, or a parameter that the system does not know.
-pub fn open(name: &str, params: Params) -> Result<Box<dyn System>, SystemError> {
+pub fn open(name: &str, mut params: Params) -> Result<Box<dyn System>, SystemError> {
     let entry = SYSTEMS
         .iter()
         .find(|s| s.name == name)
@@ -64,7 +99,8 @@ pub fn open(name: &str, params: Params) -> Result<Box<dyn System>, SystemError> 
                 .collect::<Vec<_>>()
                 .join(", "),
         })?;
-    (entry.make)(params)
+    let common = common::Common::take(entry.name, &mut params)?;
+    common.around((entry.make)(params)?)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -168,6 +204,19 @@ pub struct Service {
     pub server_clock: Option<Arc<dyn ServerClock>>,
 }
 
+/// Takes out of `params` what is for the client: the named keys, and whatever the table `client` holds.
+pub(crate) fn client_params(params: &mut Params, keys: &[&str]) -> Params {
+    let mut client = match params.remove("client") {
+        Some(Value::Object(table)) => table,
+        Some(other) => Params::from_iter([("client".to_string(), other)]),
+        None => Params::new(),
+    };
+    for key in keys {
+        client.extend(params.remove_entry(*key));
+    }
+    client
+}
+
 /// Reads a system's parameters into its own struct (`deny_unknown_fields` there).
 pub(crate) fn params<T: serde::de::DeserializeOwned>(
     system: &'static str,
@@ -176,6 +225,17 @@ pub(crate) fn params<T: serde::de::DeserializeOwned>(
     serde_json::from_value(Value::Object(params)).map_err(|e| SystemError::Params {
         system,
         reason: e.to_string(),
+    })
+}
+
+/// Clusters that vote have an odd number of nodes.
+pub(crate) fn odd(system: &'static str, nodes: usize) -> Result<(), SystemError> {
+    if matches!(nodes, 1 | 3 | 5 | 7) {
+        return Ok(());
+    }
+    Err(SystemError::Params {
+        system,
+        reason: format!("nodes = {nodes}: write 1, 3, 5 or 7"),
     })
 }
 
@@ -215,6 +275,15 @@ mod tests {
     fn unknown_names_list_the_known() {
         let e = open("redi", Params::new()).err().unwrap().to_string();
         assert!(e.contains("redis") && e.contains("raftlock"), "{e}");
+    }
+
+    #[test]
+    fn parameters_of_the_client_are_taken_out() {
+        let json = r#"{"a":1,"retry_ms":5,"client":{"x":2}}"#;
+        let mut all: Params = serde_json::from_str(json).unwrap();
+        let client = client_params(&mut all, &["retry_ms", "absent"]);
+        assert_eq!(Value::from(client).to_string(), r#"{"retry_ms":5,"x":2}"#);
+        assert_eq!(Value::from(all).to_string(), r#"{"a":1}"#);
     }
 
     #[test]

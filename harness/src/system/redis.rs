@@ -11,7 +11,7 @@ use fencepost_nemesis::{Fut, ProcId, env::ServerClock};
 use serde::Deserialize;
 
 use super::{
-    ClientInit, Endpoint, Facts, Params, Service, System, SystemError,
+    ClientInit, Endpoint, Facts, Params, Service, System, SystemError, client_params,
     resp::{self, Reply},
     until_ready,
 };
@@ -37,13 +37,14 @@ pub(super) enum Aof {
 struct Redis {
     #[serde(default)]
     aof: Aof,
-    /// Handed on to the client.
-    #[serde(default)]
+    #[serde(skip)]
     client: Params,
 }
 
-pub(super) fn make(params: Params) -> Result<Box<dyn System>, SystemError> {
-    Ok(Box::new(super::params::<Redis>("redis", params)?))
+pub(super) fn make(mut params: Params) -> Result<Box<dyn System>, SystemError> {
+    let client = client_params(&mut params, &["retry_ms", "bug"]);
+    let made: Redis = super::params("redis", params)?;
+    Ok(Box::new(Redis { client, ..made }))
 }
 
 #[async_trait]
@@ -62,10 +63,7 @@ impl System for Redis {
     fn client(&self, site: &Site) -> ClientInit {
         ClientInit {
             name: "redis".into(),
-            endpoints: vec![Endpoint {
-                name: "redis-0".into(),
-                addr: addr(site, 0),
-            }],
+            endpoints: endpoints(site, 1),
             params: self.client.clone(),
         }
     }
@@ -108,6 +106,14 @@ pub(super) fn server(site: &Site, index: usize, aof: Aof) -> NodeSpec {
         "--appendfsync",
         fsync,
     ])
+}
+
+pub(super) fn endpoints(site: &Site, servers: usize) -> Vec<Endpoint> {
+    let one = |i| Endpoint {
+        name: format!("redis-{i}"),
+        addr: addr(site, i),
+    };
+    (0..servers).map(one).collect()
 }
 
 pub(super) fn addr(site: &Site, index: usize) -> SocketAddr {

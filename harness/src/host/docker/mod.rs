@@ -17,11 +17,12 @@ use tokio::sync::Mutex;
 
 use super::{
     DataFate, Host, HostError, HostKind, HostOptions, NetMode, NodeSpec, Process, ProcessSpec,
-    Site, Unit, UnitId, data,
+    RunAs, Site, Unit, UnitId, data,
     machine::{KILL_WITHIN, Machine, blocking, lock},
     namespace::{self, NetNs},
     register::Registration,
     spawn,
+    unprivileged::NOBODY,
 };
 use crate::images::{self, Image};
 
@@ -182,6 +183,7 @@ impl Host for Docker {
         let netns = NetNs::open(format!("/proc/{init}/ns/net").into())?;
         let dir = PathBuf::from(format!("/proc/{init}/root{DATA}"));
         data::write_files(&dir, &spec.files)?;
+        own(&dir, &spec)?;
         let addr = self.machine.site.addr(id);
         let unit = Unit::new(id, spec.name.clone(), addr, Some(Arc::new(netns)));
         let node = Node {
@@ -206,8 +208,12 @@ impl Host for Docker {
         let node = find(&nodes, index)?;
         self.kill(node).await?;
         let (dir, aside) = self.dirs(node);
-        let files = node.spec.files.clone();
-        blocking(move || data::apply(&dir, &aside, &fate, &files)).await?;
+        let spec = node.spec.clone();
+        blocking(move || {
+            data::apply(&dir, &aside, &fate, &spec.files)?;
+            own(&dir, &spec)
+        })
+        .await?;
         self.execute(node).await
     }
 
@@ -245,6 +251,14 @@ impl Docker {
 fn find(nodes: &HashMap<usize, Node>, index: usize) -> Result<&Node, HostError> {
     let id = UnitId::Node(index);
     nodes.get(&index).ok_or(HostError::NoSuchUnit { id })
+}
+
+/// Hands the data to whom the program runs as.
+fn own(dir: &Path, spec: &NodeSpec) -> Result<(), HostError> {
+    match spec.run_as {
+        RunAs::Same => Ok(()),
+        RunAs::Unprivileged => data::own(dir, (NOBODY, NOBODY)),
+    }
 }
 
 /// Whether workers can be plugged into the engine's bridges.
