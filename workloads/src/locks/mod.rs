@@ -5,10 +5,16 @@
 //! Waiting for a busy lock (`Want::wait`) is part of the one acquire.
 
 pub mod buggy;
+mod etcd;
 mod noop;
+mod postgres;
 mod raftlock;
 mod redis;
+mod redis_failover;
+mod redlock;
+mod session;
 mod waiting;
+mod zookeeper;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,7 +170,16 @@ pub struct LockKind {
 }
 
 /// Every lock client by name.
-pub const LOCKS: &[LockKind] = &[redis::KIND, raftlock::KIND, noop::KIND];
+pub const LOCKS: &[LockKind] = &[
+    redis::KIND,
+    redis_failover::KIND,
+    redlock::KIND,
+    etcd::KIND,
+    zookeeper::KIND,
+    postgres::KIND,
+    raftlock::KIND,
+    noop::KIND,
+];
 
 /// The lock client of this name.
 ///

@@ -23,13 +23,7 @@ pub const KIND: LockKind = LockKind {
     new,
 };
 
-#[derive(Clone)]
-struct Session {
-    id: Arc<str>,
-    ttl: Duration,
-    /// When the last answered keepalive, or the opening, was sent.
-    sent: Instant,
-}
+type Session = super::session::Session<Arc<str>>;
 
 #[derive(Default)]
 struct Sessions {
@@ -96,7 +90,7 @@ impl Raftlock {
         let mut all = self.sessions.lock().await;
         let group = all.group_of.get(key).copied();
         if let Some(known) = group.and_then(|g| all.by_group.get(&g)).cloned() {
-            if known.sent.elapsed() < known.ttl / 2 {
+            if known.is_fresh() {
                 return Ok(known);
             }
             if let Ok(fresh) = self.keepalive(&known).await {
@@ -169,7 +163,7 @@ impl Raftlock {
         let id = session.id.clone();
         let acquire = self.api.acquire(&want.key, &id, &options);
         tokio::pin!(acquire);
-        let mut next = session.sent + session.ttl / 3;
+        let mut next = session.due();
         loop {
             tokio::select! {
                 biased;
@@ -183,7 +177,7 @@ impl Raftlock {
             };
             match kept {
                 Ok(fresh) => {
-                    next = fresh.sent + fresh.ttl / 3;
+                    next = fresh.due();
                     *session = fresh;
                 }
                 // A dead session ends the wait by itself.
@@ -208,14 +202,14 @@ impl LockClient for Raftlock {
             self.forget(&session.id).await;
         }
         let got = failed(outcome)?;
-        let end = session.sent + session.ttl;
+        let (ttl, sent) = session.lease(began);
         Ok(Grant {
             key: want.key.clone(),
             mode: want.mode,
             owner: format!("{}#{}", session.id, got.token).into(),
             fence: Some(Fence(got.token)),
-            ttl: Some(session.ttl.min(end.saturating_duration_since(began))),
-            sent: session.sent.max(began),
+            ttl: Some(ttl),
+            sent,
         })
     }
 

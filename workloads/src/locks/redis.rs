@@ -22,7 +22,7 @@ pub const KIND: LockKind = LockKind {
     new,
 };
 
-const ACQUIRE: &str = "
+pub(super) const ACQUIRE: &str = "
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return redis.call('INCR', KEYS[2])
 end

@@ -5,7 +5,9 @@
 //! read raises it. An operation without a fence cannot be checked and is
 //! accepted.
 
+mod etcd;
 mod none;
+mod postgres;
 mod redis;
 pub mod witness;
 
@@ -110,7 +112,13 @@ pub struct StoreKind {
 }
 
 /// Every store by name.
-pub const STORES: &[StoreKind] = &[witness::KIND, redis::KIND, none::KIND];
+pub const STORES: &[StoreKind] = &[
+    witness::KIND,
+    redis::KIND,
+    postgres::KIND,
+    etcd::KIND,
+    none::KIND,
+];
 
 /// The store of this name.
 ///

@@ -1,4 +1,6 @@
 //! Connections shared by lock clients and stores.
 
+pub mod etcd;
+pub mod postgres;
 pub mod redis;
 pub mod tcp;

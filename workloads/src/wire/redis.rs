@@ -97,6 +97,11 @@ impl RedisLink {
         self.slot.take().await
     }
 
+    /// Keeps a connection from [`RedisLink::take`] on which nothing is outstanding.
+    pub fn put(&self, conn: RespConn) {
+        self.slot.put(conn);
+    }
+
     /// Sends on a connection from [`RedisLink::take`] and keeps it for later.
     ///
     /// # Errors
