@@ -16,6 +16,9 @@ use crate::{registry, target};
 /// Longest time that one install or heal may take before it is called indeterminate.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a target such as `holder` may mean nobody before the fault is skipped.
+const NOBODY: Duration = Duration::from_secs(1);
+
 /// Value of a `fault` event in the history (docs/history-format.md).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -110,7 +113,7 @@ impl Nemesis {
             Err(e) => return Err(skip(started, e.into())),
         };
         started.kind = fault.kind();
-        let targets = match target::resolve(&*self.env, &order).await {
+        let targets = match target::resolve_within(&*self.env, &order, NOBODY).await {
             Ok(t) => t,
             Err(r) => return Err(skip(started, r)),
         };

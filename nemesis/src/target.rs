@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
 use serde::de::{self, SeqAccess, Visitor};
@@ -194,6 +195,34 @@ pub async fn resolve(env: &dyn Env, order: &Order) -> Result<Vec<Proc>, Reason> 
         .collect()
 }
 
+/// [`resolve`], again and again for a while: a lock has no holder between two holds, and a cluster
+/// no leader during an election.
+///
+/// # Errors
+/// The last reason, when the words still mean nobody after `wait`.
+pub async fn resolve_within(
+    env: &dyn Env,
+    order: &Order,
+    wait: Duration,
+) -> Result<Vec<Proc>, Reason> {
+    use Target::{Followers, Holder, Leader, Waiter};
+    let passing = |t: &Target| matches!(t, Holder | Waiter | Leader | Followers);
+    let wait = if order.targets.0.iter().any(passing) {
+        wait
+    } else {
+        Duration::ZERO
+    };
+    let deadline = Instant::now() + wait;
+    loop {
+        match resolve(env, order).await {
+            Err(_) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(1)).await
+            }
+            done => return done,
+        }
+    }
+}
+
 fn minority(n: usize) -> usize {
     (n.saturating_sub(1) / 2).max(1)
 }
@@ -269,6 +298,23 @@ mod tests {
         assert_eq!(who(&env, "followers").unwrap(), ["node:0", "node:2"]);
         assert_eq!(who(&env, "holder").unwrap(), ["worker:2"]);
         assert_eq!(who(&env, "workers").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_role_that_nobody_has_is_waited_for() {
+        let env = env(3);
+        let wait = Duration::from_millis(30);
+        let began = Instant::now();
+        let o = order("pause", "holder", serde_json::json!({}));
+        assert!(block_on(resolve_within(&env, &o, wait)).is_err());
+        assert!(began.elapsed() >= wait);
+        let began = Instant::now();
+        let o = order("pause", "node:9", serde_json::json!({}));
+        assert!(block_on(resolve_within(&env, &o, Duration::from_secs(60))).is_err());
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "a name does not come to be"
+        );
     }
 
     #[test]

@@ -21,8 +21,6 @@ pub const ABOUT: &str = "bend the clocks that processes read: jump, drift, strob
 
 /// A reading may be this far off what was asked for, nanoseconds.
 const SLACK: i64 = 2_000_000;
-/// An effect smaller than this proves nothing, nanoseconds.
-const VISIBLE: i64 = 10_000_000;
 const WAIT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -223,25 +221,27 @@ impl Bent {
     /// Reads the clocks of a process until they show that they are bent as asked.
     fn shows(&self, pid: i32) -> Result<Value, Reason> {
         let deadline = Instant::now() + WAIT;
-        // A strobe must be seen in both of its states.
-        let (mut on, mut off) = (false, false);
-        let strobes = self.bends.wall.period.max(self.bends.monotonic.period) > 0;
+        let asked = [self.bends.wall, self.bends.monotonic];
+        // What each clock has been seen to be, surely: bent, true.
+        let mut seen = [(false, false); 2];
         loop {
-            let (w, m) = (bend::wall_now(), bend::monotonic_now());
-            let (wall, mono) = readback::clocks(pid)?;
-            let (w2, m2) = (bend::wall_now(), bend::monotonic_now());
-            let fits =
-                fits(&self.bends.wall, w, wall, w2) && fits(&self.bends.monotonic, m, mono, m2);
-            let far = (wall - w).abs().max((mono - m).abs());
-            on |= fits && far > VISIBLE;
-            off |= fits && far <= VISIBLE;
-            if on && (off || !strobes) {
-                return Ok(
-                    json!({ "wall_ms": millis(wall - w), "monotonic_ms": millis(mono - m) }),
-                );
+            let readings = read_both(pid)?;
+            let mut fits = true;
+            for ((bend, r), seen) in asked.iter().zip(&readings).zip(&mut seen) {
+                let (bent, straight) = r.could_be(bend);
+                fits &= bent || straight && (bend.is_nothing() || bend.period != 0);
+                seen.0 |= bent && !straight;
+                seen.1 |= straight && !bent;
+            }
+            // A strobe must be seen in both of its states.
+            let enough = asked.iter().zip(&seen).all(|(bend, (bent, straight))| {
+                bend.is_nothing() || *bent && (*straight || bend.period == 0)
+            });
+            let [wall, mono] = readings.map(|r| millis(r.read - r.before));
+            if fits && enough {
+                return Ok(json!({ "wall_ms": wall, "monotonic_ms": mono }));
             }
             if Instant::now() > deadline {
-                let (wall, mono) = (millis(wall - w), millis(mono - m));
                 let off = format!("wall {wall} ms, monotonic {mono} ms off");
                 return Err(Reason(format!(
                     "process {pid} reads another time than asked: {off}"
@@ -311,17 +311,50 @@ impl Bent {
     }
 }
 
-/// Whether a reading between two true ones is what the bend makes of them.
-fn fits(b: &Bend, before: i64, read: i64, after: i64) -> bool {
-    let (x, y) = (b.apply(before), b.apply(after));
-    (x.min(y) - SLACK..=x.max(y) + SLACK).contains(&read)
+/// One clock as the process read it, between two readings of our own; nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    before: i64,
+    read: i64,
+    after: i64,
+}
+
+impl Reading {
+    /// Whether it can be what the bend makes of a time in between, and whether it can be the true
+    /// time. On a busy machine it can be both.
+    fn could_be(&self, b: &Bend) -> (bool, bool) {
+        // A strobe may change its state in between: then with its offset all along.
+        let held = Bend { period: 0, ..*b };
+        (
+            self.within(held.apply(self.before), held.apply(self.after)),
+            self.is_true(),
+        )
+    }
+
+    fn is_true(&self) -> bool {
+        self.within(self.before, self.after)
+    }
+
+    fn within(&self, x: i64, y: i64) -> bool {
+        (x.min(y) - SLACK..=x.max(y) + SLACK).contains(&self.read)
+    }
+}
+
+/// Wall and monotonic clock of a process.
+fn read_both(pid: i32) -> Result<[Reading; 2], Reason> {
+    let before = [bend::wall_now(), bend::monotonic_now()];
+    let (wall, mono) = readback::clocks(pid)?;
+    let after = [bend::wall_now(), bend::monotonic_now()];
+    let of = |i: usize, read| Reading {
+        before: before[i],
+        read,
+        after: after[i],
+    };
+    Ok([of(0, wall), of(1, mono)])
 }
 
 fn true_before(pid: i32) -> Result<(), Reason> {
-    let (w, m) = (bend::wall_now(), bend::monotonic_now());
-    let (wall, mono) = readback::clocks(pid)?;
-    let nothing = Bend::default();
-    if fits(&nothing, w, wall, bend::wall_now()) && fits(&nothing, m, mono, bend::monotonic_now()) {
+    if read_both(pid)?.iter().all(Reading::is_true) {
         return Ok(());
     }
     Err(Reason(format!(

@@ -1,4 +1,4 @@
-//! One file a fault (`cuts` belongs to `partition`, `shape` to `packets`).
+//! One file a fault (`cuts` belongs to `partition`, `shape` and `shown` to `packets`).
 
 pub mod clock;
 pub mod cuts;
@@ -9,4 +9,5 @@ pub mod packets;
 pub mod partition;
 pub mod pause;
 pub mod shape;
+mod shown;
 pub mod snapshot;

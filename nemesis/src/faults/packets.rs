@@ -10,14 +10,15 @@ use serde_json::{Map, json};
 
 use super::cuts::{self, Direction, From, Shape as Cut};
 use super::shape::Shape;
+use super::shown::{Shown, load};
 use crate::env::Env;
 use crate::fault::{Fault, Fut, Handle, Installed, Order};
-use crate::net::measure::{Behaviour, Load};
+use crate::net::measure::Load;
 use crate::net::probe::{Link, Probe};
 use crate::net::queue::Running;
 use crate::net::{NetNs, nft};
 use crate::process::{Proc, ProcId};
-use crate::receipt::{Kind, Reason, Receipt};
+use crate::receipt::{Kind, Reason, Receipt, Status};
 
 pub const ABOUT: &str = "delay, lose, double, reorder or slow packets; drop replies after apply";
 
@@ -132,7 +133,7 @@ async fn bend(
         probed.extend(peers.first());
         let link = (p.id, peers.first().map_or(p.id, |q| q.id));
         let ns = NetNs::of(p)?;
-        let was = ns.enter(nft::rules).await.unwrap_or_default();
+        let was = ns.enter(nft::foreign_rules).await.unwrap_or_default();
         let queue = None;
         let addrs = peers
             .iter()
@@ -141,6 +142,7 @@ async fn bend(
         bent.sites.push(Site {
             ns,
             was,
+            before: None,
             link,
             queue,
             chain: chain.clone(),
@@ -151,6 +153,7 @@ async fn bend(
     bent.probe = Probe::open(&probed).await?;
     let before = bent.measure().await?;
     for (i, site) in bent.sites.iter_mut().enumerate() {
+        site.before = before.get(i).copied();
         let mut rng = order.rng();
         rng.set_stream(i as u64 + 1);
         site.queue = Some(Running::start(&site.ns, number, fault.shape.clone(), rng)?);
@@ -179,53 +182,11 @@ async fn bend(
     Ok(Installed::new(receipt.evidence(evidence), bent))
 }
 
-/// What one link showed.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    udp: Behaviour,
-    /// A request over TCP arrived; its reply arrived.
-    asked: bool,
-    answered: bool,
-}
-
-impl Shown {
-    /// What of the shape is *not* to be seen, compared with before.
-    fn lacks(&self, before: &Shown, shape: &Shape) -> Option<&'static str> {
-        if shape.drop_replies {
-            return match (self.asked, self.answered) {
-                (true, false) if before.answered => None,
-                (true, false) => Some("replies did not arrive before the fault either"),
-                (false, _) => Some("requests do not arrive"),
-                (true, true) => Some("replies still arrive"),
-            };
-        }
-        let later = self.udp.rtt_ms - before.udp.rtt_ms;
-        if shape.delay_ms > 0.0 && shape.loss < 1.0 && later < shape.delay_ms * 0.5 {
-            return Some("round trips take no longer");
-        }
-        if shape.loss > 0.0 && self.udp.loss() <= before.udp.loss() {
-            return Some("no packet was lost");
-        }
-        if shape.duplicate > 0.0 && self.udp.copies == 0 {
-            return Some("no packet came twice");
-        }
-        if shape.reorder > 0.0 && self.udp.overtaken == 0 {
-            return Some("no packet was overtaken");
-        }
-        let needs_ms = |rate: u64| f64::from(self.udp.back) * SIZE as f64 / rate as f64 * 1e3;
-        if shape.rate > 0 && self.udp.spread_ms < 0.5 * needs_ms(shape.rate) {
-            return Some("packets come faster than the rate");
-        }
-        None
-    }
-}
-
-const SIZE: usize = 1000;
-
 struct Site {
     ns: NetNs,
+    /// The rules of others.
     was: String,
+    before: Option<Shown>,
     /// The link that is measured.
     link: Link,
     queue: Option<Running>,
@@ -303,31 +264,7 @@ struct Bent {
 impl Bent {
     async fn measure(&self) -> Result<Vec<Shown>, Reason> {
         let s = &self.fault.shape;
-        // Enough packets that one in ten thousand runs sees no effect of a rare share.
-        let rare = [s.loss, s.duplicate, s.reorder]
-            .into_iter()
-            .filter(|p| *p > 0.0)
-            .fold(1.0, f64::min);
-        let wanted = (9.0 / rare).ceil().clamp(20.0, 900.0);
-        let limited = s.rate as f64 / 2.0 / SIZE as f64;
-        let packets = if s.rate > 0 {
-            limited.clamp(4.0, wanted.max(40.0))
-        } else {
-            wanted
-        };
-        let slowest = s.delay_ms + s.jitter_ms + s.reorder_by_ms;
-        let load = Load {
-            packets: packets as u32,
-            gap: Duration::from_micros(if s.rate > 0 { 0 } else { 1000 }),
-            size: SIZE,
-            tail: Duration::from_millis(150)
-                + Duration::from_secs_f64(2.5 * slowest / 1e3)
-                + Duration::from_secs_f64(if s.rate > 0 {
-                    2.5 * packets * SIZE as f64 / s.rate as f64
-                } else {
-                    0.0
-                }),
-        };
+        let load = load(s);
         let mut shown = Vec::new();
         for site in &self.sites {
             let (asked, answered) = if s.drop_replies {
@@ -350,6 +287,32 @@ impl Bent {
         Ok(shown)
     }
 
+    async fn whole_again(&self, shown: &[Shown]) -> Receipt {
+        let mut receipt = Receipt::healed();
+        let mut evidence = Map::new();
+        for (site, is) in self.sites.iter().zip(shown) {
+            let same = site
+                .ns
+                .enter(nft::foreign_rules)
+                .await
+                .is_ok_and(|now| now == site.was);
+            let bent = site
+                .before
+                .is_some_and(|before| is.still_bent(&before, &self.fault.shape));
+            if bent || !same {
+                let what = if same {
+                    "packets are still bent"
+                } else {
+                    "rules differ from before"
+                };
+                receipt = Receipt::indeterminate(Reason(format!("{}: {what}", site.link.0)));
+            }
+            let shown = json!({ "after": is, "rules_identical": same });
+            evidence.insert(site.link.0.to_string(), shown);
+        }
+        receipt.evidence(evidence)
+    }
+
     fn remove(&mut self) -> Result<Vec<Site>, Reason> {
         for site in &self.sites {
             site.remove_rules()
@@ -368,35 +331,20 @@ impl Handle for Bent {
                 Ok(sites) => sites,
                 Err(r) => return Receipt::indeterminate(r),
             };
-            let shown = match self.measure().await {
-                Ok(shown) => shown,
-                Err(r) => return Receipt::indeterminate(r),
-            };
-            let shape = &self.fault.shape;
             let mut receipt = Receipt::healed();
-            let mut evidence = Map::new();
-            for (site, is) in self.sites.iter().zip(&shown) {
-                let same = site
-                    .ns
-                    .enter(nft::rules)
-                    .await
-                    .is_ok_and(|now| now == site.was);
-                let slow = shape.delay_ms > 0.0 && is.udp.rtt_ms > shape.delay_ms * 0.5 + 1.0;
-                let bent =
-                    slow || is.udp.loss() > shape.loss / 2.0 || is.udp.copies > 0 || !is.answered;
-                if bent || !same {
-                    let what = if same {
-                        "packets are still bent"
-                    } else {
-                        "rules differ from before"
-                    };
-                    receipt = Receipt::indeterminate(Reason(format!("{}: {what}", site.link.0)));
+            // A busy machine delays and loses packets by itself: look more than once.
+            for _ in 0..3 {
+                let shown = match self.measure().await {
+                    Ok(shown) => shown,
+                    Err(r) => return Receipt::indeterminate(r),
+                };
+                receipt = self.whole_again(&shown).await;
+                if receipt.status == Status::Healed {
+                    break;
                 }
-                let shown = json!({ "after": is, "rules_identical": same });
-                evidence.insert(site.link.0.to_string(), shown);
             }
             self.sites.clear();
-            receipt.evidence(evidence)
+            receipt
         })
     }
 }

@@ -95,6 +95,7 @@ fn rules_of_a_dead_controller_let_packets_pass() {
         bent.sites.push(Site {
             ns: rig.ns(1),
             was: String::new(),
+            before: None,
             link,
             queue: None,
             chain: "fp_test".into(),

@@ -127,7 +127,7 @@ async fn cut(
             continue;
         };
         let ns = NetNs::of(p)?;
-        let was = ns.enter(nft::rules).await?;
+        let was = ns.enter(nft::foreign_rules).await?;
         held.sites.push(Site {
             id,
             ns: ns.clone(),
@@ -186,7 +186,7 @@ fn rules(
 struct Site {
     id: ProcId,
     ns: NetNs,
-    /// The namespace's rules before ours.
+    /// The namespace's rules but ours.
     was: String,
 }
 
@@ -281,7 +281,7 @@ impl Handle for Held {
             }
             let mut changed = Vec::new();
             for (id, ns, was) in sites {
-                match ns.enter(nft::rules).await {
+                match ns.enter(nft::foreign_rules).await {
                     Ok(is) if is == was => {}
                     Ok(_) => changed.push(id),
                     Err(r) => return Receipt::indeterminate(r),

@@ -166,3 +166,71 @@ fn our_own_network_is_never_touched() {
     assert!(NetNs::of(&p).is_err());
     assert!(NetNs::of(&Proc { netns: None, ..p }).is_err());
 }
+
+/// A connection between two namespaces: (client end in the first, server end in the second).
+fn connected(rig: &Rig, a: usize, b: usize) -> (std::net::TcpStream, std::net::TcpStream) {
+    let at = std::net::SocketAddr::new(rig.procs[b].addr.unwrap(), 0);
+    let listener = rig
+        .ns(b)
+        .run(|| Ok(std::net::TcpListener::bind(at)?))
+        .unwrap();
+    let to = listener.local_addr().unwrap();
+    let client = rig
+        .ns(a)
+        .run(|| Ok(std::net::TcpStream::connect(to)?))
+        .unwrap();
+    let server = listener.accept().unwrap().0;
+    for s in [&client, &server] {
+        s.set_read_timeout(Some(std::time::Duration::from_millis(300)))
+            .unwrap();
+    }
+    (client, server)
+}
+
+#[test]
+fn connections_that_were_open_before_are_cut_too() {
+    use std::io::{ErrorKind, Read, Write};
+    let Some((rig, env)) = rig() else { return };
+    let mut byte = [0];
+    block_on(async {
+        let (mut client, mut server) = connected(&rig, 3, 0);
+        let mut done = install(&env, "worker:0", json!({})).await;
+        client.write_all(b"x").unwrap();
+        let e = server.read(&mut byte).unwrap_err();
+        assert!(
+            matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+            "{e}"
+        );
+        done.handle.as_mut().unwrap().heal(&env).await;
+        server
+            .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+            .unwrap();
+        assert_eq!(server.read(&mut byte).unwrap(), 1, "TCP sends it again");
+
+        let (mut client, _server) = connected(&rig, 3, 0);
+        let _held = install(&env, "worker:0", json!({"how": "reset"})).await;
+        client.write_all(b"x").unwrap();
+        let e = client.read(&mut byte).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn faults_that_overlap_heal_in_any_order() {
+    let Some((rig, env)) = rig() else { return };
+    let before = rules_of(&rig);
+    block_on(async {
+        let mut first = install(&env, "node:0", json!({"direction": "in"})).await;
+        let fault: Partition = serde_json::from_value(json!({})).unwrap();
+        let mut o = order("partition", "worker:0", json!({}));
+        o.id = "f2".into();
+        let worker = [rig.procs[3].clone()];
+        let mut second = fault.install(&env, &o, &worker).await;
+        for done in [&mut first, &mut second] {
+            assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(healed.status, Status::Healed, "{healed:?}");
+        }
+        assert_eq!(rules_of(&rig), before);
+    });
+}

@@ -367,9 +367,10 @@ impl Scheduler {
         };
     }
 
-    fn fire(&mut self, i: usize, cause: Cause, now: Duration, out: &mut Vec<Action>) {
+    fn fire(&mut self, i: usize, mut cause: Cause, now: Duration, out: &mut Vec<Action>) {
         let nth = self.plans[i].nth;
         let plan = self.plans[i].plan.clone();
+        cause.lock = cause.lock.or(plan.lock);
         let length = |span: &super::Span, what| span.draw(self.ttl, &mut self.rng(i, nth, what));
         let hold = plan.hold.as_ref().map(|s| length(s, Draw::Hold));
         let at_most = plan
@@ -387,7 +388,7 @@ impl Scheduler {
         }
         parts.extend(plan.with.into_iter().map(|p| (p.fault, p.target, p.params)));
         let mut rng = self.rng(i, nth, Draw::Order);
-        let lock = cause.lock.clone().or(plan.on.and_then(|on| on.lock));
+        let lock = cause.lock.clone();
         let mut ids = Vec::new();
         self.plans[i].nth = nth + 1;
         for (fault, targets, params) in parts {

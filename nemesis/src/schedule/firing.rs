@@ -21,8 +21,8 @@ pub(super) struct Cause {
 #[derive(Clone, Debug)]
 pub(super) struct Firing {
     pub cause: Cause,
-    /// Orders that hold, or whose install is still running.
-    ids: BTreeSet<String>,
+    /// Orders that hold, or whose install is still running; in the order of their installs.
+    ids: Vec<String>,
     unsettled: BTreeSet<String>,
     /// Workers that are hit: never "another" worker.
     hit: BTreeSet<u32>,
@@ -43,11 +43,11 @@ impl Firing {
         until: Option<Until>,
         at_most: Duration,
     ) -> Self {
-        let ids: BTreeSet<String> = ids.into_iter().collect();
+        let ids: Vec<String> = ids.into_iter().collect();
         Firing {
             hit: cause.trigger.into_iter().collect(),
             cause,
-            unsettled: ids.clone(),
+            unsettled: ids.iter().cloned().collect(),
             ids,
             since: None,
             hold,
@@ -60,7 +60,7 @@ impl Firing {
     }
 
     pub fn has(&self, id: &str) -> bool {
-        self.ids.contains(id)
+        self.ids.iter().any(|i| i == id)
     }
 
     /// An install came to its end. True when it was the last of this firing.
@@ -70,7 +70,7 @@ impl Firing {
             ProcId::Node(_) => None,
         }));
         if !holds {
-            self.ids.remove(id);
+            self.ids.retain(|i| i != id);
         }
         let last = self.unsettled.remove(id) && self.unsettled.is_empty();
         if last {
@@ -80,7 +80,7 @@ impl Firing {
     }
 
     pub fn healed(&mut self, id: &str) {
-        self.ids.remove(id);
+        self.ids.retain(|i| i != id);
     }
 
     /// Nothing holds and nothing is being installed.
@@ -125,12 +125,12 @@ impl Firing {
         })
     }
 
-    /// The ids to heal; once only.
+    /// The ids to heal, the last installed first; once only.
     pub fn heal(&mut self) -> Vec<String> {
         if self.healing || !self.unsettled.is_empty() {
             return Vec::new();
         }
         self.healing = true;
-        self.ids.iter().cloned().collect()
+        self.ids.iter().rev().cloned().collect()
     }
 }

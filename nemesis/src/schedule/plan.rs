@@ -27,6 +27,9 @@ pub struct Plan {
     /// Installed and healed together with the fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<Piece>,
+    /// The lock that `holder`, `waiter` and `until` speak of, where no event names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<Arc<str>>,
     /// When the load has run this long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Span>,

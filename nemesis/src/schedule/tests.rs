@@ -69,6 +69,22 @@ fn a_cycle_repeats_after_calm_and_stops_at_its_count() {
 }
 
 #[test]
+fn a_plan_names_the_lock_of_its_holder() {
+    let p = serde_json::json!(
+        {"fault": "pause", "target": "holder", "at": "0s", "lock": "L1", "until": "another-grant"});
+    let mut s = scheduler(&[p], 1);
+    let actions = s.tick(ms(0));
+    let id = install_id(&actions);
+    assert!(
+        matches!(&actions[0], Action::Install { order } if order.lock.as_deref() == Some("L1"))
+    );
+    s.settled(&id, &[ProcId::Worker(0)], true, ms(5));
+    assert!(s.on_cue(&cue(CueKind::Grant, 1, "L0"), ms(10)).is_empty());
+    assert!(s.on_cue(&cue(CueKind::Grant, 0, "L1"), ms(10)).is_empty());
+    assert_eq!(s.on_cue(&cue(CueKind::Grant, 1, "L1"), ms(10)).len(), 1);
+}
+
+#[test]
 fn a_mix_draws_by_weight_and_by_seed_alone() {
     let p = serde_json::json!({"calm": "100ms..300ms", "for": "50ms", "mix": [
         {"fault": "pause", "target": "one", "weight": 3},
