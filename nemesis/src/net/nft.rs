@@ -51,7 +51,7 @@ fn foreign(text: &str) -> String {
             .iter()
             .filter(|l| l.starts_with("\t\t") && !l.starts_with("\t\ttype "));
         let whole_table_ours = table[0].contains(" fencepost_");
-        if !whole_table_ours && !(ours && rules.count() == 0) {
+        if !(whole_table_ours || ours && rules.count() == 0) {
             kept.iter().for_each(|l| all.extend([l, "\n"]));
         }
         table.clear();
