@@ -237,7 +237,7 @@ impl Bent {
             let enough = asked.iter().zip(&seen).all(|(bend, (bent, straight))| {
                 bend.is_nothing() || *bent && (*straight || bend.period == 0)
             });
-            let [wall, mono] = readings.map(|r| millis(r.read - r.before));
+            let [wall, mono] = readings.map(|r| millis(r.read - r.before.midpoint(r.after)));
             if fits && enough {
                 return Ok(json!({ "wall_ms": wall, "monotonic_ms": mono }));
             }

@@ -103,7 +103,7 @@ fn rules_of_a_dead_controller_let_packets_pass() {
             way: Direction::Out,
         });
         bent.sites[0].add_rules(7001).await.unwrap();
-        let shown = bent.measure().await.unwrap();
+        let shown = bent.measure(FEW).await.unwrap();
         assert!(shown[0].udp.back == shown[0].udp.sent, "{shown:?}");
         drop(bent);
     });
