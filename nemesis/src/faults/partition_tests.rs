@@ -107,7 +107,6 @@ fn rules_that_do_nothing_are_not_called_installed() {
             .await
             .unwrap();
         assert_eq!(again.receipt.status, Status::Indeterminate);
-        // Healing the first alone: the second still holds, and says so.
         drop(again);
         drop(first);
         assert_eq!(rules_of(&rig), before);
