@@ -56,6 +56,30 @@ pub trait Model: Sync {
         false
     }
 
+    /// True if `op` is allowed in *every* state.
+    fn total(&self, op: &Self::Op) -> bool {
+        self.overwrites(op)
+    }
+
+    /// The part of the state that `op` reads or writes, for models whose parts
+    /// only grow: once [`Model::precludes`] says of a state that it rules out a
+    /// read of a part, that read stays ruled out unless an operation on that
+    /// part for which [`Model::resets`] is true takes effect between. `None`:
+    /// no such promise.
+    fn part(&self, _op: &Self::Op) -> Option<u32> {
+        None
+    }
+
+    /// Whether `op` can make `read` possible again. See [`Model::part`].
+    fn resets(&self, _op: &Self::Op, _read: &Self::Op) -> bool {
+        false
+    }
+
+    /// See [`Model::part`].
+    fn precludes(&self, _state: &Self::State, _read: &Self::Op) -> bool {
+        false
+    }
+
     /// Bytes that a state holds outside itself, for the memory budget.
     fn heap(&self, _state: &Self::State) -> usize {
         0

@@ -6,7 +6,7 @@ use std::time::Instant;
 use fencepost_history::Value;
 use rayon::prelude::*;
 
-use super::Sink;
+use super::Feed;
 use super::decide::{Decided, Decision, FastFn, Task};
 use crate::explain::tell::{Elements, Locks, Registers, Strings, Tell, Txns};
 use crate::explain::{self};
@@ -72,11 +72,18 @@ struct Paired<F: Family> {
 
 type Run = Result<Report, CheckError>;
 
+type Each = Option<Result<Decided, super::decide::Disagreement>>;
+
+/// Results of `one` for 0..n, on all cores.
+fn each(n: usize, parallel: bool, one: &(dyn Fn(usize) -> Each + Sync)) -> Vec<Each> {
+    match parallel && n > 1 {
+        true => (0..n).into_par_iter().map(one).collect(),
+        false => (0..n).map(one).collect(),
+    }
+}
+
 impl Job<'_> {
-    pub fn run<F>(&self, kind: ModelKind, feed: F, initial: &Value) -> Run
-    where
-        F: FnOnce(&mut Sink) -> Result<(), CheckError>,
-    {
+    pub fn run(&self, kind: ModelKind, feed: Feed, initial: &Value) -> Run {
         match kind {
             ModelKind::Register | ModelKind::CasRegister | ModelKind::FencedRegister { .. } => {
                 self.register(kind, feed, initial)
@@ -127,11 +134,12 @@ impl Job<'_> {
         CheckError::BadInitial(show(value), self.name.to_string())
     }
 
-    fn pair<F, X>(&self, family: F, feed: X, partition: bool) -> Result<Paired<F>, CheckError>
-    where
-        F: Family,
-        X: FnOnce(&mut Sink) -> Result<(), CheckError>,
-    {
+    fn pair<F: Family>(
+        &self,
+        family: F,
+        feed: Feed,
+        partition: bool,
+    ) -> Result<Paired<F>, CheckError> {
         let mut pairing = Pairing::new(family, partition);
         feed(&mut |event, stamp| pairing.push(event, stamp))?;
         let parts = pairing.finish();
@@ -149,10 +157,7 @@ impl Job<'_> {
         })
     }
 
-    fn lock<F>(&self, kind: ModelKind, feed: F) -> Run
-    where
-        F: FnOnce(&mut Sink) -> Result<(), CheckError>,
-    {
+    fn lock(&self, kind: ModelKind, feed: Feed) -> Run {
         let leased = kind == ModelKind::FencedMutexLeased;
         let view = LockView {
             owners: !matches!(kind, ModelKind::Mutex | ModelKind::Semaphore { .. }),
@@ -264,10 +269,7 @@ impl Job<'_> {
         }
     }
 
-    fn register<F>(&self, kind: ModelKind, feed: F, initial: &Value) -> Run
-    where
-        F: FnOnce(&mut Sink) -> Result<(), CheckError>,
-    {
+    fn register(&self, kind: ModelKind, feed: Feed, initial: &Value) -> Run {
         let raise = kind == ModelKind::FencedRegister { raise: true };
         let view = RegView {
             cas: kind == ModelKind::CasRegister,
@@ -314,10 +316,7 @@ impl Job<'_> {
         )
     }
 
-    fn kv<F>(&self, feed: F, initial: &Value) -> Run
-    where
-        F: FnOnce(&mut Sink) -> Result<(), CheckError>,
-    {
+    fn kv(&self, feed: Feed, initial: &Value) -> Run {
         let single = self.options.partition;
         let initial = if *initial == Value::Null {
             "".into()
@@ -351,7 +350,8 @@ impl Job<'_> {
     {
         let violated = AtomicUsize::new(usize::MAX);
         let (options, started) = (self.options, self.started);
-        let one = |(i, part): (usize, &Keyed<M::Op>)| {
+        let one = |i: usize| {
+            let part = &parts[i];
             if violated.load(Ordering::Relaxed) < i {
                 return None;
             }
@@ -375,10 +375,7 @@ impl Job<'_> {
             }
             Some(decided)
         };
-        let all: Vec<_> = match options.parallel && parts.len() > 1 {
-            true => parts.par_iter().enumerate().map(one).collect(),
-            false => parts.iter().enumerate().map(one).collect(),
-        };
+        let all = each(parts.len(), options.parallel, &one);
         let mut report = Report {
             outcome: Outcome::Linearizable,
             model: self.name.to_string(),

@@ -65,7 +65,7 @@ where
         }
         Ok(())
     };
-    run(feed, model, initial, options, None)
+    run(Box::new(feed), model, initial, options, None)
 }
 
 /// As [`check_events`], from records, whose ranks may be equal: such events
@@ -82,19 +82,8 @@ pub fn check_records<I>(
 where
     I: IntoIterator<Item = Record>,
 {
-    let indexes = RefCell::new(Vec::new());
-    let feed = |sink: &mut Sink| {
-        let mut stamps = stream::Stamps::default();
-        let mut noted = |e: &Event, stamp: u64| {
-            stream::note(&mut indexes.borrow_mut(), stamp, e.index);
-            sink(e, stamp)
-        };
-        for record in records {
-            stamps.push(record, &mut noted)?;
-        }
-        stamps.flush(&mut noted)
-    };
-    run(feed, model, initial, options, Some(&indexes))
+    let records = records.into_iter().map(|r| (r.event, r.rank));
+    ranked(records, model, initial, options)
 }
 
 /// As [`check_records`], for a history in memory.
@@ -107,7 +96,12 @@ pub fn check_history(
     initial: Option<&Value>,
     options: &Options,
 ) -> Result<Report, CheckError> {
-    check_records(history.records(), model, initial, options)
+    let ranked_events = history
+        .events
+        .iter()
+        .enumerate()
+        .map(|(i, e)| (e, history.rank(i)));
+    ranked(ranked_events, model, initial, options)
 }
 
 /// Checks operations of one object against a model of the caller's own.
@@ -147,17 +141,37 @@ pub fn check<M: Model>(history: &[Timed<M::Op>], model: &M, options: &Options) -
 }
 
 type Sink<'a> = dyn FnMut(&Event, u64) -> Result<(), CheckError> + 'a;
+/// Hands every event, with its stamp, to a sink.
+type Feed<'a> = Box<dyn FnOnce(&mut Sink) -> Result<(), CheckError> + 'a>;
 
-fn run<F>(
-    feed: F,
+fn ranked<E: Borrow<Event>>(
+    events: impl Iterator<Item = (E, u64)>,
+    model: &str,
+    initial: Option<&Value>,
+    options: &Options,
+) -> Result<Report, CheckError> {
+    let indexes = RefCell::new(Vec::new());
+    let feed = |sink: &mut Sink| {
+        let mut stamps = stream::Stamps::default();
+        let mut noted = |e: &Event, stamp: u64| {
+            stream::note(&mut indexes.borrow_mut(), stamp, e.index);
+            sink(e, stamp)
+        };
+        for (event, rank) in events {
+            stamps.push(event, rank, &mut noted)?;
+        }
+        stamps.flush(&mut noted)
+    };
+    run(Box::new(feed), model, initial, options, Some(&indexes))
+}
+
+fn run(
+    feed: Feed,
     model: &str,
     initial: Option<&Value>,
     options: &Options,
     indexes: Option<&RefCell<Vec<u64>>>,
-) -> Result<Report, CheckError>
-where
-    F: FnOnce(&mut Sink) -> Result<(), CheckError>,
-{
+) -> Result<Report, CheckError> {
     let kind: ModelKind = model.parse()?;
     let started = Instant::now();
     let index = |stamp: u64| match indexes {

@@ -1,49 +1,67 @@
-//! Stamps for records whose ranks may be equal.
+//! Stamps for events whose ranks may be equal.
 
-use fencepost_history::{EventType, Record};
+use std::borrow::Borrow;
+
+use fencepost_history::{Event, EventType};
 
 use crate::options::CheckError;
 
 /// Gives each event a stamp of its own: in order of rank, and among events of
 /// one rank all invocations before all completions, so that they are concurrent.
-#[derive(Default)]
-pub(super) struct Stamps {
+pub(super) struct Stamps<E> {
     next: u64,
-    group: Vec<Record>,
+    rank: Option<u64>,
+    group: Vec<E>,
 }
 
-impl Stamps {
-    pub fn push(&mut self, record: Record, sink: &mut super::Sink) -> Result<(), CheckError> {
-        match self.group.last() {
-            Some(last) if record.rank < last.rank => {
-                let what = "comes before the event above it: sort the history".to_string();
-                return Err(CheckError::Malformed {
-                    index: record.event.index,
-                    what,
-                });
-            }
-            Some(last) if record.rank > last.rank => self.flush(sink)?,
-            _ => {}
+impl<E> Default for Stamps<E> {
+    fn default() -> Self {
+        Stamps {
+            next: 0,
+            rank: None,
+            group: Vec::new(),
         }
-        self.group.push(record);
+    }
+}
+
+impl<E: Borrow<Event>> Stamps<E> {
+    pub fn push(&mut self, event: E, rank: u64, sink: &mut super::Sink) -> Result<(), CheckError> {
+        if self.rank > Some(rank) {
+            let what = "comes before the event above it: sort the history".to_string();
+            return Err(CheckError::Malformed {
+                index: event.borrow().index,
+                what,
+            });
+        }
+        if self.rank != Some(rank) {
+            self.flush(sink)?;
+            self.rank = Some(rank);
+        }
+        self.group.push(event);
         Ok(())
     }
 
     pub fn flush(&mut self, sink: &mut super::Sink) -> Result<(), CheckError> {
+        if let [event] = self.group.as_slice() {
+            sink(event.borrow(), self.next)?;
+            self.next += 1;
+            self.group.clear();
+            return Ok(());
+        }
         let invokes = self
             .group
             .iter()
-            .filter(|r| r.event.kind == EventType::Invoke)
+            .filter(|e| (*e).borrow().kind == EventType::Invoke)
             .count() as u64;
         let (mut invoke, mut complete) = (self.next, self.next + invokes);
         self.next += self.group.len() as u64;
-        for r in self.group.drain(..) {
-            let stamp = if r.event.kind == EventType::Invoke {
+        for e in self.group.drain(..) {
+            let stamp = if e.borrow().kind == EventType::Invoke {
                 &mut invoke
             } else {
                 &mut complete
             };
-            sink(&r.event, *stamp)?;
+            sink(e.borrow(), *stamp)?;
             *stamp += 1;
         }
         Ok(())

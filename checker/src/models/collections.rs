@@ -100,6 +100,27 @@ impl Model for Set {
         matches!(op, SetOp::Read(_) | SetOp::Contains(..))
     }
 
+    fn total(&self, op: &SetOp) -> bool {
+        matches!(op, SetOp::Add(_) | SetOp::Remove(_))
+    }
+
+    fn part(&self, _: &SetOp) -> Option<u32> {
+        Some(0)
+    }
+
+    fn resets(&self, op: &SetOp, _: &SetOp) -> bool {
+        matches!(op, SetOp::Remove(_))
+    }
+
+    /// Without removals, what a read does not list can not have been added.
+    fn precludes(&self, state: &Vec<u32>, read: &SetOp) -> bool {
+        match read {
+            SetOp::Read(Some(all)) => state.iter().any(|v| all.binary_search(v).is_err()),
+            SetOp::Contains(v, Some(false)) => state.binary_search(v).is_ok(),
+            _ => false,
+        }
+    }
+
     fn heap(&self, state: &Vec<u32>) -> usize {
         4 * state.capacity()
     }

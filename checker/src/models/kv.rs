@@ -67,6 +67,27 @@ impl Model for Kv {
         self.single && op.call == KvCall::Put
     }
 
+    fn total(&self, op: &KvOp) -> bool {
+        op.call != KvCall::Get
+    }
+
+    fn part(&self, op: &KvOp) -> Option<u32> {
+        Some(op.key)
+    }
+
+    /// What was read after a put begins with what was put.
+    fn resets(&self, op: &KvOp, read: &KvOp) -> bool {
+        let begins = |(t, p): (&Arc<str>, &Arc<str>)| t.starts_with(&**p);
+        op.call == KvCall::Put && read.text.as_ref().zip(op.text.as_ref()).is_some_and(begins)
+    }
+
+    /// Appends only lengthen a text: what is no prefix of it now never will be.
+    fn precludes(&self, state: &Self::State, read: &KvOp) -> bool {
+        let at = state.binary_search_by_key(&read.key, |e| e.0);
+        let now = at.map_or(&self.initial, |i| &state[i].1);
+        read.call == KvCall::Get && read.text.as_ref().is_some_and(|t| !t.starts_with(&**now))
+    }
+
     fn heap(&self, state: &Self::State) -> usize {
         state.iter().map(|e| e.1.len() + 16).sum::<usize>()
             + if state.spilled() { 24 * state.len() } else { 0 }

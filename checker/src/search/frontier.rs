@@ -4,27 +4,39 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::config::Config;
-use super::states::Used;
+use super::used::Used;
 
 /// How many configurations each is compared with at most.
 const COMPARE: usize = 128;
 
+type Hash = foldhash::fast::RandomState;
+
 /// Configurations that one return has visited: for each, the least sets used.
 pub(super) struct Visited<const W: usize> {
-    least: HashMap<Config<W>, SmallVec<[u32; 2]>, foldhash::fast::RandomState>,
+    least: HashMap<Config<W>, SmallVec<[u32; 2]>, Hash>,
+    /// Sets kept for each.
+    keep: usize,
+    /// Something was turned away for want of room.
+    pub narrowed: bool,
 }
 
 impl<const W: usize> Visited<W> {
-    pub fn new() -> Self {
+    pub fn new(keep: usize) -> Self {
         Visited {
             least: HashMap::default(),
+            keep,
+            narrowed: false,
         }
     }
 
-    /// True unless the same was visited with no more used.
+    /// True unless the same was visited with no more used, or too often.
     pub fn insert(&mut self, c: &Config<W>, used: &Used) -> bool {
         let sets = self.least.entry(Config { used: 0, ..*c }).or_default();
         if sets.iter().take(COMPARE).any(|&s| used.within(s, c.used)) {
+            return false;
+        }
+        if sets.len() >= self.keep {
+            self.narrowed = true;
             return false;
         }
         sets.push(c.used);
@@ -65,8 +77,26 @@ pub(super) fn prune<const W: usize>(mut all: Vec<Config<W>>, used: &Used) -> Vec
     kept
 }
 
-/// Keeps the `width` best.
-pub(super) fn best<const W: usize>(all: &mut Vec<Config<W>>, width: usize, used: &Used) {
-    all.sort_by_cached_key(|c| (rank(c, used), c.state, c.used, c.done, c.free));
-    all.truncate(width);
+/// Keeps at most `each` that differ only in what they used, then the `width`
+/// best in all. True if something was dropped.
+pub(super) fn thin<const W: usize>(
+    all: &mut Vec<Config<W>>,
+    each: usize,
+    width: usize,
+    used: &Used,
+) -> bool {
+    let before = all.len();
+    if before > each && !used.is_trivial() {
+        let mut seen: HashMap<Config<W>, usize, Hash> = HashMap::default();
+        all.retain(|c| {
+            let n = seen.entry(Config { used: 0, ..*c }).or_default();
+            *n += 1;
+            *n <= each
+        });
+    }
+    if all.len() > width {
+        all.sort_by_cached_key(|c| (rank(c, used), c.state, c.used, c.done, c.free));
+        all.truncate(width);
+    }
+    all.len() < before
 }

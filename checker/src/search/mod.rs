@@ -19,25 +19,33 @@
 //! - two overwriting operations in a row with nothing seen between are never
 //!   tried, since the first is free anyway.
 //!
-//! The frontier is first kept to a width; what survives to the end proves
-//! linearizability all the same. If it dies after something was cut off, the
-//! search goes on from the last complete frontier with a greater width, up to
-//! what memory allows. Only a complete frontier that dies proves a violation.
+//! - states from which a coming read is out of reach are dropped (see [`guide`]).
+//!
+//! The frontier is first kept narrow; what survives to the end proves
+//! linearizability all the same. If it dies after something was left out, the
+//! walk goes back a little and on with more, again further back with still more,
+//! and at last from the last complete frontier, leaving nothing out. Only a
+//! complete frontier that dies proves a violation.
 
 mod config;
 mod expand;
 mod frontier;
+mod guide;
 mod plan;
 mod states;
 mod successors;
 #[cfg(test)]
 mod tests;
+mod used;
+mod walk;
 
 use std::time::{Duration, Instant};
 
 use crate::model::Model;
 use crate::ops::Timed;
 use plan::Plan;
+use states::{Named, Space};
+use walk::{End, Walk};
 
 /// Bounds of one search.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +82,7 @@ pub(crate) enum Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found<S> {
     Linearizable,
-    /// At the return of this operation nothing is possible any more.
+    /// At the return of this operation, at the latest, nothing is possible any more.
     Stuck {
         op: usize,
         /// A stamp at which no known operation was pending, near the end, and
@@ -104,18 +112,59 @@ pub(crate) fn run<M: Model>(
     bounds: Bounds,
 ) -> Searched<M::State> {
     let plan = Plan::new(model, ops);
-    match plan.slots {
-        0..=64 => expand::Search::<M, 1>::new(model, ops, &plan, bounds).run(starts),
-        65..=128 => expand::Search::<M, 2>::new(model, ops, &plan, bounds).run(starts),
-        129..=512 => expand::Search::<M, 8>::new(model, ops, &plan, bounds).run(starts),
-        513..=4096 => expand::Search::<M, 64>::new(model, ops, &plan, bounds).run(starts),
-        _ => Searched {
-            found: Found::Stopped {
-                stop: Stop::Concurrency,
-                prefix: ops.first().map_or(0, |o| o.call),
-            },
-            states: 0,
-            bytes: 0,
+    let mut named = Named::new(model, ops, &plan.classes);
+    let starts: Vec<u32> = starts.iter().map(|s| named.intern(s.clone())).collect();
+    let (end, states, bytes) = walk(&plan, &mut named, &starts, bounds);
+    let found = match end {
+        End::Linearizable => Found::Linearizable,
+        End::Stuck { op, ahead, cut } => {
+            let all = ahead.into_iter().chain([op]);
+            let op = all.max_by_key(|&i| ops[i as usize].ret).unwrap_or(op);
+            let states = |s: Vec<u32>| s.iter().map(|&s| named.get(s).clone()).collect();
+            Found::Stuck {
+                op: op as usize,
+                cut: cut.map(|(stamp, s)| (stamp, states(s))),
+            }
+        }
+        End::Stopped { stop, step } => Found::Stopped {
+            stop,
+            prefix: plan.stamps.get(step).copied().unwrap_or(0),
         },
+    };
+    Searched {
+        found,
+        states,
+        bytes,
+    }
+}
+
+/// The search proper, compiled for a few numbers of slots.
+fn walk(plan: &Plan, space: &mut dyn Space, starts: &[u32], bounds: Bounds) -> (End, u64, u64) {
+    fn sized<const W: usize>(
+        plan: &Plan,
+        space: &mut dyn Space,
+        starts: &[u32],
+        bounds: Bounds,
+    ) -> (End, u64, u64) {
+        let mut walk = Walk::<W>::new(plan, space, bounds);
+        let end = walk.run(starts);
+        (
+            end,
+            walk.work.explored,
+            walk.work.peak.max(walk.work.tables.bytes()),
+        )
+    }
+    match plan.slots {
+        0..=64 => sized::<1>(plan, space, starts, bounds),
+        65..=256 => sized::<4>(plan, space, starts, bounds),
+        257..=4096 => sized::<64>(plan, space, starts, bounds),
+        _ => (
+            End::Stopped {
+                stop: Stop::Concurrency,
+                step: 0,
+            },
+            0,
+            0,
+        ),
     }
 }

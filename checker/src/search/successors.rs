@@ -1,9 +1,11 @@
 //! One step from a configuration.
 
+use std::sync::Arc;
+
 use super::config::{Config, Mask, clear, has, set};
-use super::plan::Plan;
-use super::states::{MISSING, NO, States};
-use crate::model::Model;
+use super::guide::Guide;
+use super::plan::{Class, Plan};
+use super::states::{MISSING, NO, Tables};
 
 /// A known operation that was called and has not returned.
 #[derive(Clone, Copy, Debug)]
@@ -18,33 +20,47 @@ pub(super) struct Pending {
 #[derive(Clone)]
 pub(super) struct Around<const W: usize> {
     pub pending: Vec<Pending>,
-    blind: Mask<W>,
+    /// Slots whose operation is allowed in every state.
+    total: Mask<W>,
     /// Optional classes: how many were offered, whether they overwrite.
     offers: Vec<(u32, u32, bool)>,
-    class_blind: std::sync::Arc<[bool]>,
+    classes: Arc<[Class]>,
+    /// Reads ahead, by part.
+    pub guides: Vec<Vec<Guide>>,
 }
 
 impl<const W: usize> Around<W> {
     pub fn new(plan: &Plan) -> Self {
-        let class_blind = plan.classes.iter().map(|c| c.blind).collect();
+        let classes = plan.classes.as_slice().into();
         Around {
             pending: Vec::new(),
-            blind: [0; W],
+            total: [0; W],
             offers: Vec::new(),
-            class_blind,
+            classes,
+            guides: Vec::new(),
         }
     }
 
-    pub fn add(&mut self, p: Pending) {
-        if p.blind {
-            set(&mut self.blind, p.slot);
+    pub fn add(&mut self, slot: u32, class: u32) {
+        let c = self.classes[class as usize];
+        if c.total {
+            set(&mut self.total, slot);
         }
-        self.pending.push(p);
+        self.pending.push(Pending {
+            slot,
+            class,
+            read: c.read,
+            blind: c.blind,
+        });
+    }
+
+    pub fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
     }
 
     pub fn remove(&mut self, slot: u32) {
         self.pending.retain(|p| p.slot != slot);
-        clear(&mut self.blind, slot);
+        clear(&mut self.total, slot);
     }
 
     pub fn offer(&mut self, class: u32) {
@@ -52,98 +68,122 @@ impl<const W: usize> Around<W> {
             Some(o) => o.1 += 1,
             None => self
                 .offers
-                .push((class, 1, self.class_blind[class as usize])),
+                .push((class, 1, self.classes[class as usize].blind)),
         }
+    }
+
+    /// Whether a read ahead of the part that `class` touched is out of reach.
+    fn hopeless(&self, c: &Config<W>, class: u32, precludes: impl Fn(u32, u32) -> bool) -> bool {
+        let part = self.classes[class as usize].part;
+        let Some(guides) = part.and_then(|p| self.guides.get(p as usize)) else {
+            return false;
+        };
+        let open = guides
+            .iter()
+            .find(|g| g.slot.is_none_or(|s| !has(&c.done, s)));
+        open.is_some_and(|g| {
+            g.resets.iter().all(|&s| has(&c.done, s)) && precludes(c.state, g.class)
+        })
     }
 }
 
 /// Transitions and sets, either computed on demand or only looked up.
-pub(super) trait Tables {
+pub(super) trait Lookup {
     /// A state, `NO`, or `MISSING` if it is not known yet.
     fn step(&mut self, state: u32, class: u32) -> u32;
-    fn count(&self, set: u32, class: u32) -> u32;
     fn add(&mut self, set: u32, class: u32) -> Option<u32>;
+    fn count(&self, set: u32, class: u32) -> u32;
+    fn precludes(&self, state: u32, class: u32) -> bool;
 }
 
 /// Computes what is missing.
-pub(super) struct Live<'s, 'a, M: Model>(pub &'s mut States<'a, M>);
+pub(super) struct Live<'s, 'a>(pub &'s mut Tables<'a>);
 
-impl<M: Model> Tables for Live<'_, '_, M> {
+impl Lookup for Live<'_, '_> {
     fn step(&mut self, state: u32, class: u32) -> u32 {
         self.0.step(state, class)
-    }
-    fn count(&self, set: u32, class: u32) -> u32 {
-        self.0.used.count(set, class)
     }
     fn add(&mut self, set: u32, class: u32) -> Option<u32> {
         Some(self.0.used.add(set, class))
     }
+    fn count(&self, set: u32, class: u32) -> u32 {
+        self.0.used.count(set, class)
+    }
+    fn precludes(&self, state: u32, class: u32) -> bool {
+        self.0.space.precludes(state, class)
+    }
 }
 
 /// Notes what is missing.
-pub(super) struct Seen<'s, M: Model> {
-    states: &'s States<'s, M>,
+pub(super) struct Seen<'s, 'a> {
+    tables: &'s Tables<'a>,
     pub steps: Vec<(u32, u32)>,
     pub sets: Vec<(u32, u32)>,
 }
 
-impl<'s, M: Model> Seen<'s, M> {
-    pub fn new(states: &'s States<'s, M>) -> Self {
+impl<'s, 'a> Seen<'s, 'a> {
+    pub fn new(tables: &'s Tables<'a>) -> Self {
         Seen {
-            states,
+            tables,
             steps: Vec::new(),
             sets: Vec::new(),
         }
     }
 }
 
-impl<M: Model> Tables for Seen<'_, M> {
+impl Lookup for Seen<'_, '_> {
     fn step(&mut self, state: u32, class: u32) -> u32 {
-        let next = self.states.look(state, class);
+        let next = self.tables.look(state, class);
         if next == MISSING && self.steps.last() != Some(&(state, class)) {
             self.steps.push((state, class));
         }
         next
     }
-    fn count(&self, set: u32, class: u32) -> u32 {
-        self.states.used.count(set, class)
-    }
     fn add(&mut self, set: u32, class: u32) -> Option<u32> {
-        let next = self.states.used.look(set, class);
+        let next = self.tables.used.look(set, class);
         if next.is_none() {
             self.sets.push((set, class));
         }
         next
     }
+    fn count(&self, set: u32, class: u32) -> u32 {
+        self.tables.used.count(set, class)
+    }
+    fn precludes(&self, state: u32, class: u32) -> bool {
+        self.tables.space.precludes(state, class)
+    }
 }
 
-/// Moves to `state`, then takes every pending read that it allows.
-fn arrive<T: Tables, const W: usize>(
-    tables: &mut T,
+/// Moves to `state` by an operation of `class`, then takes every pending read
+/// that it allows. `None` if that is a dead end.
+fn arrive<L: Lookup, const W: usize>(
+    look: &mut L,
     around: &Around<W>,
     mut c: Config<W>,
     state: u32,
+    class: u32,
     blind: bool,
-) -> Config<W> {
+) -> Option<Config<W>> {
     c.state = state;
     c.quiet = blind;
     if blind {
         for w in 0..W {
-            c.free[w] |= around.blind[w] & !c.done[w];
+            c.free[w] |= around.total[w] & !c.done[w];
         }
     }
     for r in around.pending.iter().filter(|p| p.read) {
-        if !has(&c.done, r.slot) && !matches!(tables.step(state, r.class), NO | MISSING) {
+        if !has(&c.done, r.slot) && !matches!(look.step(state, r.class), NO | MISSING) {
             set(&mut c.done, r.slot);
             c.quiet = false;
         }
     }
-    c
+    let precludes = |state, class| look.precludes(state, class);
+    (!around.hopeless(&c, class, precludes)).then_some(c)
 }
 
-/// Every configuration one operation further.
-pub(super) fn successors<T: Tables, const W: usize>(
-    tables: &mut T,
+/// Every configuration one known operation further.
+pub(super) fn known<L: Lookup, const W: usize>(
+    look: &mut L,
     around: &Around<W>,
     c: &Config<W>,
     out: &mut Vec<Config<W>>,
@@ -152,25 +192,44 @@ pub(super) fn successors<T: Tables, const W: usize>(
         if has(&c.done, p.slot) || (c.quiet && p.blind) {
             continue;
         }
-        let next = tables.step(c.state, p.class);
+        let next = look.step(c.state, p.class);
         if next == NO || next == MISSING {
             continue;
         }
         let mut moved = *c;
         set(&mut moved.done, p.slot);
         clear(&mut moved.free, p.slot);
-        out.push(arrive(tables, around, moved, next, p.blind));
+        out.extend(arrive(look, around, moved, next, p.class, p.blind));
     }
+}
+
+/// Every configuration one optional operation further.
+pub(super) fn optional<L: Lookup, const W: usize>(
+    look: &mut L,
+    around: &Around<W>,
+    c: &Config<W>,
+    out: &mut Vec<Config<W>>,
+) {
     for &(class, offered, blind) in &around.offers {
-        if (c.quiet && blind) || tables.count(c.used, class) >= offered {
+        if c.quiet && blind {
             continue;
         }
-        let next = tables.step(c.state, class);
+        let next = look.step(c.state, class);
         if next == NO || next == MISSING || (next == c.state && !blind) {
             continue;
         }
-        if let Some(used) = tables.add(c.used, class) {
-            out.push(arrive(tables, around, Config { used, ..*c }, next, blind));
+        if look.count(c.used, class) >= offered {
+            continue;
+        }
+        if let Some(used) = look.add(c.used, class) {
+            out.extend(arrive(
+                look,
+                around,
+                Config { used, ..*c },
+                next,
+                class,
+                blind,
+            ));
         }
     }
 }
