@@ -80,6 +80,13 @@ pub trait Model: Sync {
         false
     }
 
+    /// A state that stands for all those which differ from `state` in `part`
+    /// only and rule out every read of it still to come: whatever resets the
+    /// part leads out of it, nothing else does. `None` if there is none.
+    fn fade(&self, _state: &Self::State, _part: u32) -> Option<Self::State> {
+        None
+    }
+
     /// Bytes that a state holds outside itself, for the memory budget.
     fn heap(&self, _state: &Self::State) -> usize {
         0

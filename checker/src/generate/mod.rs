@@ -2,6 +2,7 @@
 //! its model, each operation taking effect at one instant of its interval.
 
 pub mod locks;
+pub mod objects;
 pub mod registers;
 
 use crate::model::Model;

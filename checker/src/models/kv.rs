@@ -35,8 +35,9 @@ pub struct Kv {
 
 impl Model for Kv {
     type Op = KvOp;
-    /// Keys that were written, by number.
-    type State = SmallVec<[(u32, Arc<str>); 1]>;
+    /// Text of each key that was written, by number; `None` where no read to
+    /// come can see it, so that only a put matters.
+    type State = SmallVec<[(u32, Option<Arc<str>>); 1]>;
 
     fn initial(&self) -> Self::State {
         SmallVec::new()
@@ -44,12 +45,13 @@ impl Model for Kv {
 
     fn step(&self, state: &Self::State, op: &KvOp) -> Option<Self::State> {
         let at = state.binary_search_by_key(&op.key, |e| e.0);
-        let now = at.map_or(&self.initial, |i| &state[i].1);
-        let text = match (op.call, &op.text) {
-            (KvCall::Get, Some(t)) => return (t == now).then(|| state.clone()),
-            (_, None) => return Some(state.clone()),
-            (KvCall::Put, Some(t)) => t.clone(),
-            (KvCall::Append, Some(t)) => [&**now, &**t].concat().into(),
+        let now = at.map_or(Some(&self.initial), |i| state[i].1.as_ref());
+        let text = match (op.call, &op.text, now) {
+            (_, None, _) => return Some(state.clone()),
+            (KvCall::Get, text, now) => return (text.as_ref() == now).then(|| state.clone()),
+            (KvCall::Put, Some(t), _) => Some(t.clone()),
+            (KvCall::Append, _, None) => return Some(state.clone()),
+            (KvCall::Append, Some(t), Some(now)) => Some([&**now, &**t].concat().into()),
         };
         let mut next = state.clone();
         match at {
@@ -84,12 +86,25 @@ impl Model for Kv {
     /// Appends only lengthen a text: what is no prefix of it now never will be.
     fn precludes(&self, state: &Self::State, read: &KvOp) -> bool {
         let at = state.binary_search_by_key(&read.key, |e| e.0);
-        let now = at.map_or(&self.initial, |i| &state[i].1);
-        read.call == KvCall::Get && read.text.as_ref().is_some_and(|t| !t.starts_with(&**now))
+        let now = at.map_or(Some(&self.initial), |i| state[i].1.as_ref());
+        let begins = |t: &Arc<str>| now.is_some_and(|now| t.starts_with(&**now));
+        read.call == KvCall::Get && read.text.as_ref().is_some_and(|t| !begins(t))
+    }
+
+    fn fade(&self, state: &Self::State, part: u32) -> Option<Self::State> {
+        let mut next = state.clone();
+        match next.binary_search_by_key(&part, |e| e.0) {
+            Ok(i) => next[i].1 = None,
+            Err(i) => next.insert(i, (part, None)),
+        }
+        Some(next)
     }
 
     fn heap(&self, state: &Self::State) -> usize {
-        state.iter().map(|e| e.1.len() + 16).sum::<usize>()
+        state
+            .iter()
+            .map(|e| e.1.as_ref().map_or(0, |t| t.len() + 16))
+            .sum::<usize>()
             + if state.spilled() { 24 * state.len() } else { 0 }
     }
 }

@@ -167,7 +167,11 @@ impl Expander<'_> {
         offers: bool,
         held: usize,
     ) -> Result<Vec<Config<W>>, Stop> {
-        if self.bounds.parallel && layer.len() >= PARALLEL && rayon::current_num_threads() > 1 {
+        if self.bounds.parallel
+            && !around.has_guides()
+            && layer.len() >= PARALLEL
+            && rayon::current_num_threads() > 1
+        {
             return self.expand_parallel(layer, around, offers, held);
         }
         let mut out = Vec::new();

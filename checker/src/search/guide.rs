@@ -7,6 +7,9 @@
 //! configuration in which they have taken effect, until its own return. This
 //! turns the orders of k pending appends from k! into the few that the next
 //! read agrees with.
+//!
+//! And a state that rules out every read still to come is as good as any other
+//! such: they are made one, which no order of appends that nobody sees multiplies.
 
 use crate::ops::NEVER;
 
@@ -35,6 +38,17 @@ struct Read {
 #[derive(Debug, Default)]
 pub(super) struct Guides {
     parts: Vec<Vec<Read>>,
+    /// The same, without what guiding needs.
+    pub ahead: Vec<Vec<Ahead>>,
+}
+
+/// A read of a part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    pub call: u64,
+    pub ret: u64,
+    pub slot: u32,
+    pub class: u32,
 }
 
 /// A read that a state must not rule out, unless it is done already or a reset is not.
@@ -49,7 +63,7 @@ pub(super) struct Guide {
 }
 
 /// Guides consulted per part: the first may be done where the next is not.
-const DEEP: usize = 3;
+const DEEP: usize = 6;
 /// Operations before a read that are looked at for resets; more, and it does not guide.
 const LOOK: usize = 4096;
 
@@ -64,9 +78,18 @@ impl Guides {
             }
             parts[t.part as usize].push(t);
         }
-        Guides {
-            parts: parts.iter().map(|p| reads(p, resets)).collect(),
-        }
+        let parts: Vec<Vec<Read>> = parts.iter().map(|p| reads(p, resets)).collect();
+        let ahead = |r: &Read| Ahead {
+            call: r.it.call,
+            ret: r.it.ret,
+            slot: r.it.slot,
+            class: r.it.class,
+        };
+        let ahead = parts
+            .iter()
+            .map(|p| p.iter().map(ahead).collect())
+            .collect();
+        Guides { parts, ahead }
     }
 
     /// Guides of each part at a moment.
@@ -84,10 +107,7 @@ impl Guides {
         };
         let guides = |reads: &Vec<Read>| {
             let next = reads.partition_point(|r| r.it.ret < now);
-            let coming = reads[next..]
-                .iter()
-                .take(DEEP)
-                .take_while(|r| r.after < now);
+            let coming = reads[next..].iter().take(DEEP).filter(|r| r.after < now);
             coming.map(guide).collect()
         };
         self.parts.iter().map(guides).collect()

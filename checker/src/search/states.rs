@@ -4,6 +4,7 @@
 
 use hashbrown::HashMap;
 
+use super::guide::Ahead;
 use super::plan::Class;
 use super::used::Used;
 use crate::model::Model;
@@ -25,6 +26,8 @@ pub(super) trait Space: Sync {
     fn steps(&mut self, wanted: &[(u32, u32)]) -> Vec<u32>;
     /// Whether the state rules out a read for good (see `Model::part`).
     fn precludes(&self, state: u32, class: u32) -> bool;
+    /// See `Model::fade`; the state itself where there is nothing to do.
+    fn fade(&mut self, state: u32, part: u32) -> u32;
     /// Rough bytes held.
     fn bytes(&self) -> u64;
 }
@@ -87,6 +90,11 @@ impl<M: Model> Space for Named<'_, M> {
             .precludes(&self.states[state as usize], self.op(class))
     }
 
+    fn fade(&mut self, state: u32, part: u32) -> u32 {
+        let faded = self.model.fade(&self.states[state as usize], part);
+        faded.map_or(state, |f| self.intern(f))
+    }
+
     fn bytes(&self) -> u64 {
         2 * self.heap + (self.states.len() * (2 * size_of::<M::State>() + 16)) as u64
     }
@@ -98,6 +106,8 @@ pub(super) struct Tables<'a> {
     classes: usize,
     rows: Vec<Vec<u32>>,
     hashed: HashMap<(u32, u32), u32, Hash>,
+    /// Reads that each state leaves possible, by part.
+    live: HashMap<(u32, u32), Vec<Ahead>, Hash>,
     pub used: Used,
 }
 
@@ -108,6 +118,7 @@ impl<'a> Tables<'a> {
             classes,
             rows: Vec::new(),
             hashed: HashMap::default(),
+            live: HashMap::default(),
             used: Used::new(),
         }
     }
@@ -144,6 +155,29 @@ impl<'a> Tables<'a> {
             }
             next => next,
         }
+    }
+
+    /// Whether `is` holds for a read among `reads` that the state leaves possible.
+    pub fn any_live(
+        &mut self,
+        state: u32,
+        part: u32,
+        reads: &[Ahead],
+        is: impl Fn(&Ahead) -> bool,
+    ) -> bool {
+        let space = &*self.space;
+        let possible = || {
+            reads
+                .iter()
+                .filter(|r| !space.precludes(state, r.class))
+                .copied()
+                .collect()
+        };
+        self.live
+            .entry((state, part))
+            .or_insert_with(possible)
+            .iter()
+            .any(is)
     }
 
     /// Computes transitions.

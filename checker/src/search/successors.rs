@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::{Config, Mask, clear, has, set};
-use super::guide::Guide;
+use super::guide::{Ahead, Guide};
 use super::plan::{Class, Plan};
 use super::states::{MISSING, NO, Tables};
 
@@ -27,6 +27,8 @@ pub(super) struct Around<const W: usize> {
     classes: Arc<[Class]>,
     /// Reads ahead, by part.
     pub guides: Vec<Vec<Guide>>,
+    pub now: u64,
+    ahead: Arc<Vec<Vec<Ahead>>>,
 }
 
 impl<const W: usize> Around<W> {
@@ -38,6 +40,8 @@ impl<const W: usize> Around<W> {
             offers: Vec::new(),
             classes,
             guides: Vec::new(),
+            now: 0,
+            ahead: Arc::new(plan.guides.ahead.clone()),
         }
     }
 
@@ -52,6 +56,11 @@ impl<const W: usize> Around<W> {
             read: c.read,
             blind: c.blind,
         });
+    }
+
+    /// Fading needs the tables to itself.
+    pub fn has_guides(&self) -> bool {
+        !self.ahead.is_empty()
     }
 
     pub fn has_offers(&self) -> bool {
@@ -72,17 +81,22 @@ impl<const W: usize> Around<W> {
         }
     }
 
+    /// The part that a class touches, and all reads of it.
+    fn reads(&self, class: u32) -> Option<(u32, &[Ahead])> {
+        let part = self.classes[class as usize].part?;
+        Some((part, self.ahead.get(part as usize)?))
+    }
+
     /// Whether a read ahead of the part that `class` touched is out of reach.
     fn hopeless(&self, c: &Config<W>, class: u32, precludes: impl Fn(u32, u32) -> bool) -> bool {
         let part = self.classes[class as usize].part;
         let Some(guides) = part.and_then(|p| self.guides.get(p as usize)) else {
             return false;
         };
-        let open = guides
-            .iter()
-            .find(|g| g.slot.is_none_or(|s| !has(&c.done, s)));
-        open.is_some_and(|g| {
-            g.resets.iter().all(|&s| has(&c.done, s)) && precludes(c.state, g.class)
+        guides.iter().any(|g| {
+            g.slot.is_none_or(|s| !has(&c.done, s))
+                && g.resets.iter().all(|&s| has(&c.done, s))
+                && precludes(c.state, g.class)
         })
     }
 }
@@ -94,6 +108,8 @@ pub(super) trait Lookup {
     fn add(&mut self, set: u32, class: u32) -> Option<u32>;
     fn count(&self, set: u32, class: u32) -> u32;
     fn precludes(&self, state: u32, class: u32) -> bool;
+    /// The state, or the one that it fades to if it leaves no read possible for which `is` holds.
+    fn fade(&mut self, state: u32, part: u32, reads: &[Ahead], is: impl Fn(&Ahead) -> bool) -> u32;
 }
 
 /// Computes what is missing.
@@ -111,6 +127,13 @@ impl Lookup for Live<'_, '_> {
     }
     fn precludes(&self, state: u32, class: u32) -> bool {
         self.0.space.precludes(state, class)
+    }
+    fn fade(&mut self, state: u32, part: u32, reads: &[Ahead], is: impl Fn(&Ahead) -> bool) -> u32 {
+        if self.0.any_live(state, part, reads, is) {
+            state
+        } else {
+            self.0.space.fade(state, part)
+        }
     }
 }
 
@@ -152,6 +175,9 @@ impl Lookup for Seen<'_, '_> {
     fn precludes(&self, state: u32, class: u32) -> bool {
         self.tables.space.precludes(state, class)
     }
+    fn fade(&mut self, state: u32, _: u32, _: &[Ahead], _: impl Fn(&Ahead) -> bool) -> u32 {
+        state
+    }
 }
 
 /// Moves to `state` by an operation of `class`, then takes every pending read
@@ -177,8 +203,15 @@ fn arrive<L: Lookup, const W: usize>(
             c.quiet = false;
         }
     }
-    let precludes = |state, class| look.precludes(state, class);
-    (!around.hopeless(&c, class, precludes)).then_some(c)
+    if around.hopeless(&c, class, |state, class| look.precludes(state, class)) {
+        return None;
+    }
+    if let Some((part, reads)) = around.reads(class) {
+        let open =
+            |r: &Ahead| r.ret >= around.now && (r.call > around.now || !has(&c.done, r.slot));
+        c.state = look.fade(state, part, reads, open);
+    }
+    Some(c)
 }
 
 /// Every configuration one known operation further.

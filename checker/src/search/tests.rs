@@ -5,7 +5,7 @@ use super::{Bounds, Found, run};
 use crate::brute;
 use crate::generate::locks::{self, Habits, LockClients};
 use crate::generate::registers::{self, Mix, RegClients, Shows};
-use crate::generate::{self, Rng, Shape};
+use crate::generate::{self, Rng, Shape, Workload as _};
 use crate::model::Model;
 use crate::models::lock::LockOp;
 use crate::models::locks::{Counting, FencedMutex, Owned, Reentrant, ReentrantFenced};
@@ -213,4 +213,51 @@ fn registers_agree() {
             ..fenced
         },
     );
+}
+
+/// Good histories with stamps swapped, answers exchanged, operations dropped.
+fn objects<W, F>(make: F)
+where
+    W: generate::Workload,
+    F: Fn() -> W,
+{
+    let mut bad = 0;
+    for seed in 0..cases() {
+        let mut rng = Rng(seed);
+        let shape = Shape {
+            clients: 2 + rng.below(5),
+            operations: 5 + rng.below(8),
+            unknown: 10 * rng.below(3),
+            lag: 30 + rng.below(50),
+        };
+        let mut ops = generate::history(&mut make(), shape, &mut rng);
+        for _ in 0..rng.below(4) {
+            let (i, j) = (
+                rng.below(ops.len() as u64) as usize,
+                rng.below(ops.len() as u64) as usize,
+            );
+            match rng.below(3) {
+                0 => generate::swap_stamps(&mut ops, &mut rng),
+                1 if !ops[i].is_optional() && !ops[j].is_optional() => {
+                    let other = ops[j].op.clone();
+                    ops[j].op = std::mem::replace(&mut ops[i].op, other);
+                }
+                _ if ops.len() > 1 => drop(ops.remove(i)),
+                _ => {}
+            }
+        }
+        bad += u64::from(agree(make().model(), seed, &ops));
+    }
+    assert!(bad * 30 > cases(), "{bad} illegal");
+}
+
+#[test]
+fn objects_agree() {
+    use crate::generate::objects::{KvClients, QueueClients, SetClients};
+    objects(|| KvClients::new(1, 15));
+    objects(|| KvClients::new(1, 50));
+    objects(|| KvClients::new(3, 20));
+    objects(QueueClients::new);
+    objects(|| SetClients::new(0));
+    objects(|| SetClients::new(20));
 }

@@ -92,7 +92,8 @@ impl<'a, const W: usize> Walk<'a, W> {
                 at.step += 1;
                 continue;
             };
-            at.around.guides = self.plan.guides.at(self.plan.stamps[at.step]);
+            at.around.now = self.plan.stamps[at.step];
+            at.around.guides = self.plan.guides.at(at.around.now);
             let width = Width::level(self.level);
             let (next, narrowed) = match self.work.close(&at.frontier, &at.around, slot, width) {
                 Ok(next) => next,
