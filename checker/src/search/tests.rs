@@ -5,7 +5,7 @@ use super::{Bounds, Found, run};
 use crate::brute;
 use crate::generate::locks::{self, Habits, LockClients};
 use crate::generate::registers::{self, Mix, RegClients, Shows};
-use crate::generate::{self, Rng, Shape, Workload as _};
+use crate::generate::{self, Rng, Shape};
 use crate::model::Model;
 use crate::models::lock::LockOp;
 use crate::models::locks::{Counting, FencedMutex, Owned, Reentrant, ReentrantFenced};
