@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::session::Session;
 use super::{
-    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want, param,
+    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want, buggy,
 };
 use crate::protocol::{Fence, Mode};
 use crate::wire::etcd::{EtcdLink, created_at, etcdserverpb as pb, op};
@@ -47,7 +47,7 @@ fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
         .iter()
         .map(|e| e.addr.as_str())
         .collect();
-    let bug: Option<String> = param(&cx.system.params, "bug", None)?;
+    let bug = buggy::of_client(&cx)?;
     if let Some(other) = bug.as_deref().filter(|b| *b != "A29") {
         return Err(ConfError(format!("no bug \"{other}\" of etcd; known: A29")));
     }

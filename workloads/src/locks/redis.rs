@@ -41,8 +41,8 @@ end
 return 0";
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
-    if let Some(bug) = cx.system.params.get("bug") {
-        return buggy::redis(bug.as_str().unwrap_or_default(), &cx);
+    if let Some(bug) = buggy::of_client(&cx)? {
+        return buggy::redis(&bug, &cx);
     }
     Ok(Box::new(RedisLock::new(&cx)?))
 }

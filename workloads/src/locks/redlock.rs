@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use super::redis::{ACQUIRE, RELEASE, RENEW, exclusive_ttl, grant, keys, ms, random_owner};
 use super::waiting::Retry;
 use super::{
-    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Want, param,
+    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Want, buggy, param,
 };
 use crate::wire::redis::{RedisLink, eval};
 
@@ -39,7 +39,7 @@ struct Redlock {
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
     let p = &cx.system.params;
     let per_node = Duration::from_millis(param(p, "node_timeout_ms", 50)?).min(cx.timeout);
-    let bug: Option<String> = param(p, "bug", None)?;
+    let bug = buggy::of_client(&cx)?;
     if let Some(other) = bug.as_deref().filter(|b| *b != "A19") {
         return Err(ConfError(format!(
             "no bug \"{other}\" of redlock; known: A19"

@@ -1,6 +1,7 @@
 //! `fencepost worker`: carries lock clients and speaks the worker protocol on
 //! standard input and output.
 
+mod behaviour;
 #[cfg(test)]
 mod bench;
 mod grants;

@@ -4,41 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::grants::{Grants, Held, Margin};
+use super::behaviour::Behaviour;
+use super::grants::{Grants, Held};
 use super::lines::Out;
 use super::ops;
 use super::points::Points;
-use crate::locks::{self, BoxedLock, ConfError, Grant, LockContext, Signal, Signals, param};
-use crate::protocol::{
-    Answer, BEFORE_STORE_WRITE, Hello, Init, Op, Params, Reply, VERSION, WorkerEvent,
-};
+use crate::locks::{self, BoxedLock, ConfError, Grant, LockContext, Signal, Signals};
+use crate::protocol::{Answer, BEFORE_STORE_WRITE, Hello, Init, Op, Reply, VERSION, WorkerEvent};
 use crate::stores::{self, BoxedStore, StoreContext};
 
 /// Most clients that one worker carries.
 const MAX_CLIENTS: u32 = 1024;
-
-/// How a worker treats its leases: params of the system that every lock
-/// client understands.
-#[derive(Clone, Copy, Debug)]
-pub struct Behaviour {
-    /// `watchdog`: renew at a third of the TTL. Default true.
-    pub watchdog: bool,
-    /// `deadline_check`: refuse to write past the own deadline. Default true.
-    pub deadline_check: bool,
-    /// `margin_ms`: see [`Margin`].
-    pub margin: Margin,
-}
-
-impl Behaviour {
-    fn from(params: &Params) -> Result<Self, ConfError> {
-        let margin: Option<u64> = param(params, "margin_ms", None)?;
-        Ok(Behaviour {
-            watchdog: param(params, "watchdog", true)?,
-            deadline_check: param(params, "deadline_check", true)?,
-            margin: Margin(margin.map(Duration::from_millis)),
-        })
-    }
-}
 
 /// One client: its way to the lock service and to the store.
 pub struct Client {
@@ -110,7 +86,11 @@ impl State {
             return true;
         }
         self.sweep();
-        self.grants().holds(owner, Instant::now())
+        let grants = self.grants();
+        match self.behaviour.own_deadline {
+            true => grants.holds(owner, Instant::now()),
+            false => grants.get(owner).is_some_and(|h| h.live),
+        }
     }
 
     pub fn lose(&self, owner: &str, reason: &str) {
@@ -122,6 +102,9 @@ impl State {
 
     /// Reports every grant whose deadline has passed.
     pub fn sweep(&self) {
+        if !self.behaviour.own_deadline {
+            return;
+        }
         let lost = self.grants().sweep(Instant::now(), self.last_read());
         for event in lost {
             self.say(&event);
@@ -245,7 +228,7 @@ impl Session {
             name: kind.name.into(),
             clients: MAX_CLIENTS,
             points: vec![BEFORE_STORE_WRITE.into()],
-            deadline: behaviour.deadline_check,
+            deadline: behaviour.deadline_check && behaviour.own_deadline,
         }))
     }
 }

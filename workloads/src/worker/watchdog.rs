@@ -21,7 +21,8 @@ pub async fn watch(
     renew_now: bool,
 ) {
     let Some(ttl) = grant.ttl else { return };
-    let renew = state.behaviour().watchdog;
+    let behaviour = state.behaviour();
+    let mut renewals = 0;
     let mut next = if renew_now {
         Instant::now()
     } else {
@@ -31,23 +32,35 @@ pub async fn watch(
         let Some(deadline) = state.deadline(&grant.owner) else {
             return;
         };
-        let wake = if renew { next.min(deadline) } else { deadline };
+        let dead = behaviour.renewals.is_some_and(|most| renewals >= most);
+        let renews = behaviour.watchdog && !dead;
+        let ends = behaviour.own_deadline;
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep_until(wake.into()) => {}
+            () = sleep_until(next.into()), if renews => {}
+            () = sleep_until(deadline.into()), if ends => {}
+            else => return,
         }
         state.sweep();
-        if stop.is_cancelled() || !renew {
+        if stop.is_cancelled() || !renews || Instant::now() < next {
             continue;
         }
         let sent = Instant::now();
         next = sent + ttl / 3;
+        renewals += 1;
         let after = state.last_read();
-        tokio::select! {
+        let answer = tokio::select! {
             () = stop.cancelled() => return,
-            () = sleep_until(deadline.into()) => state.sweep(),
-            answer = client.lock.renew(&grant, ttl) => note(&state, &grant, answer, sent, after),
+            () = sleep_until(deadline.into()), if ends => {
+                state.sweep();
+                continue;
+            }
+            answer = client.lock.renew(&grant, ttl) => answer,
+        };
+        if behaviour.hangs && matches!(answer, Err(CallError::Unknown(_))) {
+            return stop.cancelled().await;
         }
+        note(&state, &grant, answer, sent, after);
     }
 }
 

@@ -69,6 +69,17 @@ async fn without_a_watchdog_the_lease_is_lost_at_the_deadline_and_writes_stop() 
 }
 
 #[tokio::test]
+async fn a_dead_watchdog_goes_unnoticed_where_that_is_the_bug() {
+    let mut b = Bench::new(noop(json!({"bug":"A10"})), true).await;
+    let g = b.grant(2, 150).await;
+    b.event("renew").await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(b.claims(3).await, 1, "long past its lease");
+    let write = json!({"id":4,"op":"write","value":"v1","prev":null});
+    assert_eq!(b.ask(with(g, write)).await["type"], "ok");
+}
+
+#[tokio::test]
 async fn a_write_stops_at_the_point_past_its_deadline_check() {
     let mut b = Bench::new(noop(json!({"watchdog":false})), false).await;
     let g = b.grant(2, 200).await;
