@@ -164,24 +164,8 @@ async fn bend(
         }
     }
     let during = bent.measure(u32::MAX).await?;
-    let mut evidence = Map::new();
-    let mut fails = Vec::new();
-    for ((site, was), is) in bent.sites.iter().zip(&before).zip(&during) {
-        let tally = site.queue.as_ref().map(Running::tally).unwrap_or_default();
-        evidence.insert(
-            site.link.0.to_string(),
-            json!({ "before": was, "during": is, "queue": tally, "over": site.link.1 }),
-        );
-        fails.extend(
-            is.lacks(was, &fault.shape)
-                .map(|f| format!("{}: {f}", site.link.0)),
-        );
-    }
-    let receipt = match fails.first() {
-        None => Receipt::installed(),
-        Some(f) => Receipt::indeterminate(Reason(f.clone())),
-    };
-    Ok(Installed::new(receipt.evidence(evidence), bent))
+    let receipt = bent.proof(&before, &during);
+    Ok(Installed::new(receipt, bent))
 }
 
 struct Site {
@@ -291,6 +275,27 @@ impl Bent {
             });
         }
         Ok(shown)
+    }
+
+    fn proof(&self, before: &[Shown], during: &[Shown]) -> Receipt {
+        let mut evidence = Map::new();
+        let mut fails = Vec::new();
+        for ((site, was), is) in self.sites.iter().zip(before).zip(during) {
+            let tally = site.queue.as_ref().map(Running::tally).unwrap_or_default();
+            evidence.insert(
+                site.link.0.to_string(),
+                json!({ "before": was, "during": is, "queue": tally, "over": site.link.1 }),
+            );
+            fails.extend(
+                is.lacks(was, &self.fault.shape)
+                    .map(|f| format!("{}: {f}", site.link.0)),
+            );
+        }
+        let receipt = match fails.first() {
+            None => Receipt::installed(),
+            Some(f) => Receipt::indeterminate(Reason(f.clone())),
+        };
+        receipt.evidence(evidence)
     }
 
     async fn whole_again(&self, shown: &[Shown]) -> Receipt {

@@ -215,6 +215,10 @@ mod tests {
                 "monotonic is not bent"
             );
         }
+    }
+
+    #[test]
+    fn each_clock_is_bent_alone() {
         let monotonic = Bend {
             offset: 7_000_000_000,
             ..Bend::default()
