@@ -100,6 +100,14 @@ impl Stage {
             image: options.image.clone(),
             say: Say::new(move |text| progress.set_note(text.into())),
         };
+        // What a controller that was killed has left; a failure of that is told and no reason not to run.
+        match crate::heal::heal().await {
+            Ok(healed) => healed
+                .failed
+                .iter()
+                .for_each(|f| tracing::warn!("heal: {f}")),
+            Err(e) => tracing::warn!("heal: {e}"),
+        }
         let host = host::open(host_kind(s.host), host_options).await?;
         self.host = Some(host.clone());
         for (index, spec) in self.system.nodes(host.site()).into_iter().enumerate() {
