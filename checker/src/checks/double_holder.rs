@@ -242,7 +242,9 @@ fn overlap(a: &Grant, b: &Grant, x: Stamp) -> bool {
     let end = lease
         .unwrap_or(i64::MAX)
         .min(b.until.map_or(i64::MAX, |u| u.time));
-    held && end > a.end_time() && !a.certain_at(b.ok) && !b.certain_at(a.ok)
+    // A waiter's own promised end may pass before it is granted: what was held before that is no rival.
+    let since = a.end_time().max(a.ok.time);
+    held && end > since && !a.certain_at(b.ok) && !b.certain_at(a.ok)
 }
 
 fn story(a: &Grant, others: &[&Grant], fault: Option<&Interval>, proof: &Proof) -> Finding {

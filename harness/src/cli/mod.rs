@@ -5,6 +5,7 @@ mod doctor;
 mod heal;
 mod images;
 mod list;
+mod matrix;
 mod node;
 mod progress;
 mod report;
@@ -43,6 +44,7 @@ enum Cmd {
     Check(check::Args),
     Report(report::Args),
     List(list::Args),
+    Matrix(matrix::Args),
     Images(images::Args),
     Doctor(doctor::Args),
     Heal(heal::Args),
@@ -68,6 +70,7 @@ pub fn main() -> ExitCode {
         Cmd::Check(args) => check::main(&args),
         Cmd::Report(args) => report::main(&args),
         Cmd::List(args) => list::main(&args),
+        Cmd::Matrix(args) => matrix::main(&args),
         Cmd::Images(args) => images::main(args),
         Cmd::Doctor(args) => doctor::main(&args),
         Cmd::Heal(args) => heal::main(&args),

@@ -61,14 +61,13 @@ impl Stage {
         );
         file.write(&folder.dir)
             .map_err(RunError::io(folder.file("run.json").display().to_string()))?;
+        let mut params = s.store.params.clone();
+        params.insert("raise_on_read".into(), s.store.raise_on_read.into());
         let store = StoreConf {
             kind: s.store.kind.clone(),
             addr: String::new(),
             fenced: s.store.fenced,
-            params: protocol::Params::from_iter([(
-                "raise_on_read".to_owned(),
-                s.store.raise_on_read.into(),
-            )]),
+            params,
         };
         Ok(Stage {
             folder,
@@ -132,17 +131,15 @@ impl Stage {
             }
             kind => {
                 let client = self.system.client(host.site());
-                let first = client
-                    .endpoints
-                    .first()
-                    .filter(|_| client.name.starts_with(kind));
-                let addr = first.ok_or_else(|| {
-                    RunError::Unfit(format!(
+                let addrs: Vec<String> = client.endpoints.iter().map(|e| e.addr.to_string()).collect();
+                if addrs.is_empty() || !client.name.starts_with(kind) {
+                    return Err(RunError::Unfit(format!(
                         "store `{kind}` needs a system of that kind, not `{}`",
                         s.system
-                    ))
-                })?;
-                self.store.addr = addr.addr.to_string();
+                    )));
+                }
+                // etcd's store follows its cluster; the others live on one server.
+                self.store.addr = if kind == "etcd" { addrs.join(",") } else { addrs[0].clone() };
                 Ok(())
             }
         }

@@ -5,6 +5,8 @@ mod builtin;
 mod doc_tests;
 mod error;
 mod parse;
+#[cfg(test)]
+mod table_tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,6 +97,7 @@ pub struct Store {
     pub fenced: bool,
     pub raise_on_read: bool,
     pub faulted: bool,
+    pub params: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Clients set aside to contend for one lock, so that a takeover surely happens.
@@ -178,6 +181,7 @@ impl Default for Store {
             fenced: true,
             raise_on_read: true,
             faulted: false,
+            params: serde_json::Map::new(),
         }
     }
 }
