@@ -77,14 +77,7 @@ pub fn main(args: Args) -> ExitCode {
     });
     match result {
         Err(code) => code,
-        Ok(Err(e)) => fail(
-            if e.is_usage() {
-                exit::USAGE
-            } else {
-                exit::HARNESS
-            },
-            e,
-        ),
+        Ok(Err(e)) => fail(e.exit_code(), e),
         Ok(Ok(report)) => {
             if json {
                 show::json(&report)

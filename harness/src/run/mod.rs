@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_checker::exit;
 use fencepost_checker::verdict::VerdictFile;
 use fencepost_nemesis::schedule::Scheduler;
 use tokio::sync::mpsc;
@@ -75,6 +76,8 @@ pub enum RunError {
     Io { what: String, cause: std::io::Error },
     #[error("{0}")]
     Setup(String),
+    #[error("interrupted before the load began")]
+    Interrupted,
     #[error("{dir} cannot be judged: {cause}")]
     Judge { dir: String, cause: String },
 }
@@ -85,8 +88,16 @@ impl RunError {
         move |cause| RunError::Io { what, cause }
     }
 
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RunError::Interrupted => exit::INTERRUPTED,
+            _ if self.is_usage() => exit::USAGE,
+            _ => exit::HARNESS,
+        }
+    }
+
     /// Whether the command line or the scenario is to blame.
-    pub fn is_usage(&self) -> bool {
+    fn is_usage(&self) -> bool {
         matches!(
             self,
             RunError::Unfit(_) | RunError::Folder(FolderError::Taken { .. })
@@ -107,8 +118,12 @@ const GREETING: Duration = Duration::from_secs(20);
 /// was started is stopped in any case.
 pub async fn run(options: Options, progress: Arc<Progress>) -> Result<Report, RunError> {
     let mut stage = Stage::open(&options).await?;
-    let signals = signals::listen();
-    let result = match stage.raise(&options, progress.clone()).await {
+    let mut signals = signals::listen();
+    let raised = tokio::select! {
+        raised = stage.raise(&options, progress.clone()) => raised,
+        Some(()) = signals.recv() => Err(RunError::Interrupted),
+    };
+    let result = match raised {
         Ok(()) => drive(&mut stage, &options, progress, signals).await,
         Err(e) => Err(e),
     };

@@ -131,7 +131,11 @@ impl Stage {
             }
             kind => {
                 let client = self.system.client(host.site());
-                let addrs: Vec<String> = client.endpoints.iter().map(|e| e.addr.to_string()).collect();
+                let addrs: Vec<String> = client
+                    .endpoints
+                    .iter()
+                    .map(|e| e.addr.to_string())
+                    .collect();
                 if addrs.is_empty() || !client.name.starts_with(kind) {
                     return Err(RunError::Unfit(format!(
                         "store `{kind}` needs a system of that kind, not `{}`",
@@ -139,7 +143,11 @@ impl Stage {
                     )));
                 }
                 // etcd's store follows its cluster; the others live on one server.
-                self.store.addr = if kind == "etcd" { addrs.join(",") } else { addrs[0].clone() };
+                self.store.addr = if kind == "etcd" {
+                    addrs.join(",")
+                } else {
+                    addrs[0].clone()
+                };
                 Ok(())
             }
         }

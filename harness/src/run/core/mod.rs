@@ -145,6 +145,9 @@ pub struct Ending {
     pub next_process: u64,
 }
 
+/// Longest time for all heals together.
+const HEALING: i64 = 90_000_000_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
@@ -379,6 +382,11 @@ impl Core {
             Phase::Load if now - self.load_began >= self.cfg.duration => self.end_faults(),
             Phase::Load => {}
             Phase::Healing if self.acting == 0 => self.enter(Phase::Calm),
+            Phase::Healing if in_phase > HEALING => {
+                self.acting = 0;
+                self.fail("faults were not healed within 90 s".into());
+                self.enter(Phase::Calm);
+            }
             Phase::Healing => {}
             Phase::Calm if hurried || in_phase >= self.cfg.calm => self.enter(Phase::Drain),
             Phase::Calm => {}
