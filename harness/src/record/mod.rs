@@ -16,7 +16,8 @@ pub use folder::{FolderError, RunFolder};
 pub use runfile::{RunFile, Status, rfc3339};
 
 /// Kept aside so that the end of a run can still be written when the disk is full.
-const RESERVE: u64 = 4 << 20;
+/// The smaller one is for disks that have no room for the larger.
+const RESERVES: [i64; 2] = [4 << 20, 256 << 10];
 
 #[derive(Debug, Error)]
 pub enum RecordError {
@@ -94,8 +95,10 @@ impl Recorder<File> {
         let out = open(&path)?;
         let reserve = dir.join(".reserve");
         // A file system without fallocate only loses the reserve, not the run.
-        let kept = open(&reserve)
-            .is_ok_and(|f| nix::fcntl::posix_fallocate(&f, 0, RESERVE as i64).is_ok());
+        let set_aside = |f: &File, size| {
+            f.set_len(0).is_ok() && nix::fcntl::posix_fallocate(f, 0, size).is_ok()
+        };
+        let kept = open(&reserve).is_ok_and(|f| RESERVES.iter().any(|size| set_aside(&f, *size)));
         let mut recorder = Self::over(out, path, started);
         if kept {
             recorder.reserve = Some(reserve);

@@ -114,6 +114,12 @@ impl Stage {
         }
         self.service = self.system.join(host.site(), READY).await?;
         self.file.system.version = self.service.version.clone();
+        for image in host.images().await {
+            let made_of = [vec![image.id, image.base], image.packages].concat();
+            self.file
+                .versions
+                .insert(format!("image {}", image.name), made_of.join(", "));
+        }
         self.raise_store(s, host.as_ref()).await?;
         self.file
             .write(&self.folder.dir)
