@@ -384,6 +384,7 @@ fn settings(options: &Options, ttl_ms: Option<u64>, folder: &RunFolder) -> Setti
         duration: nanos(&s.load.duration),
         calm: nanos(&s.load.calm),
         story,
+        events_end_faults: s.faults.iter().any(|f| f.until.is_some()),
         log_dir: folder.dir.join("logs"),
     }
 }

@@ -111,11 +111,15 @@ impl Core {
         self.acting = self.acting.saturating_sub(1);
         let now = self.since_load();
         if report.action == "install" {
+            if holds {
+                self.holding.insert(report.id.clone());
+            }
             let actions = self
                 .scheduler
                 .settled(&report.id, &report.affects, holds, now);
             self.act(actions);
         } else {
+            self.holding.remove(&report.id);
             self.scheduler.healed(&report.id, now);
         }
     }
@@ -138,6 +142,7 @@ impl Core {
 
     pub(super) fn nothing_to_heal(&mut self, id: &str) {
         self.acting = self.acting.saturating_sub(1);
+        self.holding.remove(id);
         self.scheduler.healed(id, self.since_load());
     }
 

@@ -99,6 +99,7 @@ fn settings(workers: usize) -> Settings {
         duration: 300_000_000,
         calm: 0,
         story: None,
+        events_end_faults: false,
         log_dir: "logs".into(),
     }
 }

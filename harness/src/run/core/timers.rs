@@ -88,7 +88,9 @@ impl Core {
             self.timers.next(),
             self.next_arrival(),
             schedule.filter(|_| in_load),
-            (self.phase == Phase::Load).then_some(self.load_began + self.cfg.duration),
+            (self.phase == Phase::Load)
+                .then_some(self.load_began + self.cfg.duration)
+                .filter(|end| *end > now),
             (self.phase == Phase::Calm).then_some(self.phase_since + self.cfg.calm),
         ];
         let next = due.into_iter().flatten().min().unwrap_or(now + WATCH);
