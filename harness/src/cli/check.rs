@@ -43,6 +43,15 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> ExitCode {
+    if !args.path.exists() {
+        return fail(
+            exit::USAGE,
+            format!(
+                "{}: no such run folder or history file",
+                args.path.display()
+            ),
+        );
+    }
     if args.path.is_dir() {
         return match &args.model {
             None => folder(&args.path, args.json),
