@@ -6,44 +6,26 @@ use std::sync::Arc;
 use fencepost_history::{Event, Process, Value};
 
 use crate::load::Run;
-use crate::load::verdict::Check;
+use crate::load::tale::Tale;
 use crate::timeline::Focus;
+use crate::words::list;
 
 /// Longest stretch that one picture shows.
 const MAX_SPAN: i64 = 120_000_000_000;
-const MAX_STEPS: usize = 24;
 const MIN_PAD: i64 = 50_000_000;
 
 /// The lock around the worst violation; without one, a lock that the first fault
 /// hit, or else the busiest one, around that fault; without faults, at the
 /// beginning of the load.
 pub fn choose(run: &Run) -> Option<Focus> {
-    let told = run.verdicts.as_ref().and_then(|v| v.told());
-    told.and_then(|check| around(check, run))
+    let told = run.tale.as_ref();
+    told.and_then(|tale| around(tale, run))
         .or_else(|| quiet(run))
 }
 
-fn around(check: &Check, run: &Run) -> Option<Focus> {
-    let mut steps: Vec<(u64, i64)> = check
-        .result
-        .story
-        .iter()
-        .map(|s| (s.index, s.time))
-        .collect();
-    if steps.is_empty() {
-        let shown = check
-            .result
-            .evidence
-            .iter()
-            .filter_map(|i| run.scan.shown.get(i));
-        steps = shown.map(|s| (s.index, s.time)).collect();
-    }
-    steps.truncate(MAX_STEPS);
-    let pointed = check
-        .result
-        .evidence
-        .iter()
-        .chain(steps.iter().map(|(i, _)| i));
+fn around(tale: &Tale, run: &Run) -> Option<Focus> {
+    let steps: Vec<(u64, i64)> = tale.steps.iter().map(|s| (s.index, s.time)).collect();
+    let pointed = tale.evidence.iter().chain(steps.iter().map(|(i, _)| i));
     let mut keys: BTreeMap<Option<Arc<str>>, u32> = BTreeMap::new();
     for shown in pointed.filter_map(|i| run.scan.shown.get(i)) {
         if let Some(key) = key_of(shown) {
@@ -54,7 +36,8 @@ fn around(check: &Check, run: &Run) -> Option<Focus> {
     let from = steps.iter().map(|(_, t)| *t).min()?;
     let to = steps.iter().map(|(_, t)| *t).max()?.min(from + MAX_SPAN);
     let pad = ((to - from) / 12).max(MIN_PAD);
-    let why = format!("Around the evidence of {}.", check.name);
+    let names: Vec<&str> = tale.checks.iter().map(String::as_str).collect();
+    let why = format!("Around the evidence of {}.", list(&names));
     Some(Focus {
         key,
         from: from - pad,

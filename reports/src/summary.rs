@@ -8,7 +8,6 @@ use crate::load::verdict::{Check, expected_word, word};
 use crate::page::subject;
 use crate::words::{clip, count, finding, ms, outcome, rate, seconds, targets};
 
-const MAX_STEPS: usize = 12;
 const MAX_NOTES: usize = 12;
 const MAX_INDEXES: usize = 8;
 
@@ -72,12 +71,8 @@ struct Summary {
 /// The summary as Markdown; nothing from the run can become markup.
 pub fn summary(run: &Run) -> Result<String, ReportError> {
     let (outcome, tone) = outcome(run);
-    let told = run.verdicts.as_ref().and_then(|v| v.told());
-    let story = told.map_or(&[][..], |c| &c.result.story);
-    let steps = story
-        .iter()
-        .take(MAX_STEPS)
-        .map(|s| (seconds(s.time), md(&clip(&s.text, 300))));
+    let steps = run.tale.iter().flat_map(|tale| &tale.steps);
+    let steps = steps.map(|s| (seconds(s.time), md(&clip(&s.text, 300))));
     let checks = run.verdicts.iter().flat_map(|v| &v.checks).map(row);
     let text = Summary {
         mark: tone.mark(),
@@ -85,7 +80,10 @@ pub fn summary(run: &Run) -> Result<String, ReportError> {
         outcome,
         subject: md(&subject(run)),
         finding: md(&finding(run)),
-        told: told.map_or(String::new(), |c| md(&c.name)),
+        told: run
+            .tale
+            .as_ref()
+            .map_or(String::new(), |tale| md(&tale.checks.join(", "))),
         steps: steps.collect(),
         checks: checks.collect(),
         figures: figures(run),

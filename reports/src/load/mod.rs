@@ -3,6 +3,7 @@
 pub mod events;
 pub mod meta;
 pub mod store;
+pub mod tale;
 pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use crate::timeline::build::Builder;
 use crate::timeline::{Focus, Timeline, lanes, store as placing};
 use meta::Meta;
 use store::StoreEntry;
+use tale::Tale;
 use verdict::Verdicts;
 
 /// Evidence events shown per check, events shown in all, and events shown
@@ -32,6 +34,8 @@ pub struct Run {
     pub meta: Meta,
     pub verdicts: Option<Verdicts>,
     pub scan: Scan,
+    /// The story, when a check was violated.
+    pub tale: Option<Tale>,
     pub focus: Option<Focus>,
     pub timeline: Timeline,
     pub figures: Figures,
@@ -80,6 +84,8 @@ impl Run {
         run.scan = scan;
         let latency = run.json(folder, "latency.json").map(|(file, _)| file);
         run.figures = run.figures_from(latency.as_ref());
+        let shown = |index: u64| run.scan.shown.get(&index);
+        run.tale = run.verdicts.as_ref().and_then(|v| Tale::tell(v, shown));
         run.focus = focus::choose(&run);
         if let Some(focus) = run.focus.clone() {
             run.timeline = run.trace(folder, &focus)?;

@@ -78,20 +78,28 @@ impl Verdicts {
         (verdicts, unreadable)
     }
 
-    /// The check whose story the report tells: the worst that has one, and of
-    /// equals the one nearest to the harm done.
+    /// The check whose story the report tells first: the worst that has one, and
+    /// of equals the one nearest to the harm done.
     pub fn told(&self) -> Option<&Check> {
-        let with_story = self.checks.iter().filter(|c| {
-            c.result.verdict == Verdict::Violated
-                && (!c.result.story.is_empty() || !c.result.evidence.is_empty())
-        });
+        self.violated().next()
+    }
+
+    /// Violated checks that can be told, the most telling first.
+    pub fn violated(&self) -> impl Iterator<Item = &Check> {
         let near = |name: &str| {
-            NEAREST
-                .iter()
-                .position(|n| *n == name)
-                .unwrap_or(NEAREST.len())
+            let at = NEAREST.iter().position(|n| *n == name);
+            at.unwrap_or(NEAREST.len())
         };
-        with_story.min_by_key(|c| (c.rank(), c.result.story.is_empty(), near(&c.name)))
+        let mut told: Vec<&Check> = self
+            .checks
+            .iter()
+            .filter(|c| {
+                c.result.verdict == Verdict::Violated
+                    && (!c.result.story.is_empty() || !c.result.evidence.is_empty())
+            })
+            .collect();
+        told.sort_by_key(|c| (c.rank(), c.result.story.is_empty(), near(&c.name)));
+        told.into_iter()
     }
 }
 

@@ -5,7 +5,6 @@ use askama::Template;
 use super::Panel;
 use crate::ReportError;
 use crate::load::Run;
-use crate::load::events::line_of;
 use crate::timeline::draw::draw;
 use crate::words::{clip, seconds, span};
 
@@ -87,21 +86,14 @@ fn body(run: &Run) -> Result<Option<String>, ReportError> {
     Ok(Some(body.render()?))
 }
 
-/// The story's steps; without a story, the events of the evidence.
 fn steps(run: &Run) -> Vec<StepRow> {
-    let told = run.verdicts.as_ref().and_then(|v| v.told());
-    let story = told.map_or(&[][..], |check| &check.result.story);
-    let steps = run.focus.iter().flat_map(|focus| &focus.steps);
-    let rows = steps.enumerate().map(|(n, (index, time))| StepRow {
+    let steps = run.tale.iter().flat_map(|tale| &tale.steps);
+    let rows = steps.enumerate().map(|(n, step)| StepRow {
         n: n + 1,
-        index: *index,
-        when: seconds(*time),
-        text: match (story.get(n), run.scan.shown.get(index)) {
-            (Some(step), _) => clip(&step.text, 400),
-            (None, Some(event)) => clip(&line_of(event), 200),
-            (None, None) => String::new(),
-        },
-        linked: run.shows(*index),
+        index: step.index,
+        when: seconds(step.time),
+        text: step.text.clone(),
+        linked: run.shows(step.index),
     });
     rows.collect()
 }

@@ -41,8 +41,8 @@ impl Fault {
             .is_some_and(|s| s.status == "installed")
     }
 
-    /// From when to when it may have been in force; `None` when it surely never
-    /// was. An end of `None` means that its healing was never recorded.
+    /// From when to when it was in force, its healing not counted; `None` when it
+    /// surely never was. An end of `None`: its healing is not known to have worked.
     pub fn span(&self) -> Option<(i64, Option<i64>)> {
         let stage = self.installed.as_ref();
         if stage.is_some_and(|s| s.status == "skipped") {
@@ -53,7 +53,9 @@ impl Fault {
         } else {
             self.started.or(stage.map(|s| s.time))
         }?;
-        Some((from, self.healed.as_ref().map(|s| s.time)))
+        let healed = self.healed.as_ref().filter(|s| s.status == "healed");
+        let to = healed.map(|s| self.heal_started.unwrap_or(s.time));
+        Some((from, to))
     }
 
     pub fn affects_worker(&self, worker: u64) -> bool {
@@ -134,5 +136,37 @@ fn strings(value: Option<&Value>) -> Vec<String> {
             .map(str::to_string)
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(installed: &str, healed: Option<&str>) -> Fault {
+        let stage = |status: &str, time| Stage {
+            index: 0,
+            time,
+            status: status.to_string(),
+            reason: None,
+            receipt: Value::Null,
+        };
+        Fault {
+            started: Some(10),
+            installed: Some(stage(installed, 20)),
+            heal_started: Some(80),
+            healed: healed.map(|status| stage(status, 90)),
+            ..Fault::default()
+        }
+    }
+
+    #[test]
+    fn a_fault_is_in_force_from_its_receipt_to_its_healing() {
+        let span = |installed, healed| fault(installed, healed).span();
+        assert_eq!(span("installed", Some("healed")), Some((20, Some(80))));
+        assert_eq!(span("indeterminate", Some("healed")), Some((10, Some(80))));
+        assert_eq!(span("installed", Some("indeterminate")), Some((20, None)));
+        assert_eq!(span("installed", None), Some((20, None)));
+        assert_eq!(span("skipped", None), None);
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Pen<'a> {
             "<line class=\"lane-edge full\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
              <g class=\"lane-name\"><rect y=\"{}\" width=\"{}\" height=\"{}\"/><text x=\"4\" y=\"{}\">{name}</text><text class=\"sub\" x=\"4\" y=\"{}\">{sub}</text></g>",
             y + 1,
-            GUTTER - 8,
+            GUTTER - 16,
             height - 2,
             y + 21,
             y + 36
