@@ -115,6 +115,7 @@ impl<M: Model> Task<'_, M> {
             summary: f.summary,
             ops: f.ops,
             start: Vec::new(),
+            cycle: f.cycle,
             stuck: None,
         }
     }

@@ -18,7 +18,7 @@ use crate::models::kv::{Kv, KvFamily, text};
 use crate::models::lock::{LockFamily, LockOp, LockView};
 use crate::models::locks::{Counting, FencedMutex, Owned, Reentrant, ReentrantFenced};
 use crate::models::multi::MultiFamily;
-use crate::models::register::{FencedRegister, RegCall, RegFamily, RegOp, RegView, Register, Took};
+use crate::models::register::{FencedRegister, RegFamily, RegOp, RegView, Register};
 use crate::models::values::show;
 use crate::ops::Timed;
 use crate::options::{CheckError, Options, Outcome, Report, Spent};
@@ -278,16 +278,8 @@ impl Job<'_> {
         };
         let mut p = self.pair(RegFamily::new(view, initial), feed, self.options.partition)?;
         let mut notes = Vec::new();
-        if let Some(null) = p.family.null_says_nothing() {
-            for part in &mut p.parts {
-                part.ops.retain(|o| {
-                    !(o.op.call == RegCall::Read && o.op.took == Took::Yes && o.op.a == null)
-                });
-            }
-            notes.push(format!(
-                "{} reads answered null, which no write wrote: they count as not answered",
-                p.family.null_reads
-            ));
+        for part in &mut p.parts {
+            p.family.drop_empty_answers(&mut part.ops, &mut notes);
         }
         let initial = p.family.initial;
         let tell = Registers {
@@ -409,12 +401,10 @@ impl Job<'_> {
                 break;
             }
         }
-        if report.operations == 0 && report.outcome == Outcome::Linearizable {
-            let reason = "the history has no operation whose answer says anything".to_string();
-            report.outcome = Outcome::Unknown(Spent {
-                reason,
-                ..Spent::default()
-            });
+        if report.is_vacuous() {
+            report
+                .notes
+                .push("no operation says anything: nothing was checked".to_string());
         }
         Ok(report)
     }

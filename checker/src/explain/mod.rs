@@ -1,5 +1,6 @@
 //! A violation, told so that a person can follow it and a program can check it.
 
+pub(crate) mod cycle;
 pub(crate) mod tell;
 pub(crate) mod window;
 
@@ -29,6 +30,10 @@ pub struct Explanation {
     /// start at the beginning.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub start: Vec<String>,
+    /// Where the evidence is a cycle of what must precede what: invocations of
+    /// the shortest one, in its order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cycle: Vec<u64>,
     /// Event index from which nothing explains the history any more; all
     /// before it is linearizable. `None` where the evidence stands by itself.
     pub prefix: Option<u64>,
@@ -48,6 +53,7 @@ pub(crate) struct Evidence {
     pub summary: String,
     pub ops: Vec<usize>,
     pub start: Vec<String>,
+    pub cycle: Vec<usize>,
     /// Stamp of the return that nothing explains.
     pub stuck: Option<u64>,
 }
@@ -115,6 +121,7 @@ pub(crate) fn explain<O>(
         evidence: list,
         story,
         start: evidence.start.clone(),
+        cycle: evidence.cycle.iter().map(|&i| index(ops[i].call)).collect(),
         prefix: last.map(index),
     }
 }

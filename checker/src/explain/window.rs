@@ -129,6 +129,7 @@ pub(crate) fn evidence<M: Model>(
         summary,
         ops: at,
         start,
+        cycle: Vec::new(),
         stuck: Some(stuck),
     }
 }

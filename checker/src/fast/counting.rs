@@ -142,6 +142,7 @@ fn stuck(ops: &[Timed<LockOp>], i: usize) -> Finding {
         class: "blocked-operation",
         summary: what.to_string(),
         ops: (0..ops.len()).filter(|&j| ops[j].call < at).collect(),
+        cycle: Vec::new(),
     }
 }
 

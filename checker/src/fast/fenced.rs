@@ -117,28 +117,32 @@ fn place(ops: &[Timed<LockOp>], holds: &[Hold], precede: &[u64], ghosts: &[Ghost
         while room > 0 && heap.pop().is_some() {
             room -= 1;
         }
-        if let Some(&Reverse((last, g))) = heap.peek()
+        if let Some(&Reverse((last, _))) = heap.peek()
             && last <= k
         {
-            return crowded(holds, &ghosts[waiting[g].2], waiting[g].0, last);
+            return crowded(holds, ghosts, &waiting, last);
         }
         k += 1;
     }
 }
 
-/// A ghost for which no gap has a fence left.
-fn crowded(holds: &[Hold], ghost: &Ghost, first: usize, last: usize) -> Fast {
-    let mut at = vec![ghost.acquire, ghost.release];
-    for h in holds
-        .iter()
-        .take(last + 1)
-        .skip(first.saturating_sub(1))
-        .take(8)
-    {
+/// Ghosts that together have no fence left: all that must lie in gaps up to `last`.
+fn crowded(
+    holds: &[Hold],
+    ghosts: &[Ghost],
+    waiting: &[(usize, usize, usize)],
+    last: usize,
+) -> Fast {
+    let inside = || waiting.iter().filter(|w| w.1 <= last);
+    let first = inside().map(|w| w.0).min().unwrap_or(0);
+    let mut at: Vec<usize> = inside()
+        .flat_map(|w| [ghosts[w.2].acquire, ghosts[w.2].release])
+        .collect();
+    for h in &holds[first.saturating_sub(1)..holds.len().min(last + 1)] {
         at.push(h.acquire);
         at.extend(h.release);
     }
-    let what = "a release proves an unknown grant for which the grants around it leave no fence";
+    let what = "releases prove unknown grants for which the grants around them leave no fence";
     Fast::violated("ghost-without-fence", what, at)
 }
 

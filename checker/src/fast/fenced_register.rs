@@ -165,6 +165,6 @@ pub(crate) fn check(ops: &[Timed<RegOp>], initial: u32, raise: bool) -> Fast {
     }
     match zones::clusters(ops, initial).and_then(|c| decide(ops, &c)) {
         Ok(()) => Fast::Linearizable,
-        Err(verdict) => verdict,
+        Err(verdict) => zones::with_cycle(verdict, ops, initial),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Finding {
     pub summary: String,
     /// Positions of the operations that it rests on.
     pub ops: Vec<usize>,
+    /// Operations each of which must come before the next, the last before the first.
+    pub cycle: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,7 @@ impl Fast {
             class,
             summary: summary.into(),
             ops,
+            cycle: Vec::new(),
         })
     }
 }

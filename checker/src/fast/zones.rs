@@ -5,13 +5,14 @@
 //! cluster u must come before v if f_u < s_v, for then some operation of u
 //! precedes one of v. So two clusters with f_u < s_v and f_v < s_u are a
 //! violation, as is a read that returned before its write was called, or that
-//! saw what nobody wrote. If there is none of these, "f_u < s_v" orders the
-//! clusters: it has no 2-cycle by assumption, and no longer one, since a
-//! shortest cycle u → v → w → … has f_u < s_v and not f_v < s_u, so s_u ≤ f_v
-//! < s_w, and with f_u < s_v … chains to a 2-cycle: forward zones (f < s) are
-//! disjoint intervals, backward ones (s < f) lie inside none of them, and
-//! placing each backward zone at any instant of its own that no forward zone
-//! covers gives the order. Within a cluster: the write, then the reads.
+//! saw what nobody wrote. If there is none of these, the clusters can be ordered:
+//! call f < s a forward zone [f, s], s ≤ f a backward one [s, f]. Two forward
+//! zones cannot overlap (that is f_u < s_v and f_v < s_u), and no backward zone
+//! lies inside a forward one (the same two inequalities). So each backward zone
+//! has an instant that no forward zone covers: put its whole cluster there, and
+//! each forward cluster over its zone. Every operation of a cluster spans the
+//! instant, or meets the zone, at which it is put, so this order of clusters
+//! keeps real time. Within a cluster: the write, then the reads by call.
 //!
 //! The initial value is a cluster whose write returned before everything. An
 //! unknown write that nobody read is left out; one that was read is a write
@@ -19,7 +20,8 @@
 
 use hashbrown::HashMap;
 
-use super::Fast;
+use super::{Fast, Finding};
+use crate::explain::cycle::shortest;
 use crate::models::register::{RegCall, RegOp, Took};
 use crate::ops::Timed;
 
@@ -172,6 +174,17 @@ pub(crate) fn ordered<'a>(sorted: impl Iterator<Item = &'a Cluster> + Clone) -> 
 pub(crate) fn check(ops: &[Timed<RegOp>], initial: u32) -> Fast {
     match clusters(ops, initial).and_then(|c| ordered(c.read_or_known.iter())) {
         Ok(()) => Fast::Linearizable,
-        Err(verdict) => verdict,
+        Err(verdict) => with_cycle(verdict, ops, initial),
+    }
+}
+
+/// Adds the shortest order cycle to evidence that is one.
+pub(crate) fn with_cycle(verdict: Fast, ops: &[Timed<RegOp>], initial: u32) -> Fast {
+    match verdict {
+        Fast::Violated(f) if f.class == "zone-cycle" => {
+            let cycle = shortest(ops, &f.ops, initial);
+            Fast::Violated(Finding { cycle, ..f })
+        }
+        other => other,
     }
 }

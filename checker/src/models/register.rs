@@ -4,6 +4,7 @@ use fencepost_history::{Event, EventType, Value};
 
 use super::values::Values;
 use crate::model::Model;
+use crate::ops::Timed;
 use crate::pair::Family;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,8 +119,10 @@ pub(crate) struct RegFamily {
     view: RegView,
     pub values: Values,
     pub initial: u32,
-    pub null_reads: u64,
-    pub null_written: bool,
+    null_reads: u64,
+    /// Some read or write failed without a reason.
+    other_fails: bool,
+    null_written: bool,
 }
 
 impl RegFamily {
@@ -131,15 +134,40 @@ impl RegFamily {
             values,
             initial,
             null_reads: 0,
+            other_fails: false,
             null_written: false,
         }
     }
 
     /// Number of null, if reads answered it although it is no value of this
     /// register: they say nothing, as in Knossos.
-    pub fn null_says_nothing(&mut self) -> Option<u32> {
+    fn null_says_nothing(&mut self) -> Option<u32> {
         let null = self.values.intern(&Value::Null);
         (self.null_reads > 0 && !self.null_written && self.initial != null).then_some(null)
+    }
+
+    /// Drops answers that say nothing here, with a note on each kind.
+    ///
+    /// A compare-and-set that failed without a reason is a mismatch, unless
+    /// reads or writes fail in that way too: those cannot mismatch, so there
+    /// `fail` says no more than that nothing happened.
+    pub fn drop_empty_answers(&mut self, ops: &mut Vec<Timed<RegOp>>, notes: &mut Vec<String>) {
+        let null = self.null_says_nothing();
+        let vague = self.other_fails || null.is_some();
+        let before = ops.len();
+        ops.retain(|o| {
+            let read = o.op.call == RegCall::Read && o.op.took == Took::Yes && Some(o.op.a) == null;
+            let cas =
+                vague && o.op.call == RegCall::Cas && o.op.took == Took::No && o.op.fence == 0;
+            !read && !cas
+        });
+        for o in ops.iter_mut().filter(|o| o.op.call == RegCall::Cas) {
+            o.op.fence = 0;
+        }
+        if ops.len() < before {
+            let what = "answers say nothing: null reads where no write wrote null, failures without a reason";
+            notes.push(format!("{} {what}", before - ops.len()));
+        }
     }
 
     fn fence(&self, value: &Value) -> Result<u64, String> {
@@ -213,14 +241,13 @@ impl Family for RegFamily {
             (EventType::Ok, _) => op.took = Took::Yes,
             (_, RegCall::Cas) => {
                 op.took = Took::No;
-                return Ok(event.error.is_none()
-                    || event
-                        .error
-                        .as_deref()
-                        .is_some_and(|e| e.contains("mismatch")));
+                let told = event.error.as_deref();
+                op.fence = u64::from(told.is_some_and(|e| e.contains("mismatch")));
+                return Ok(told.is_none() || op.fence == 1);
             }
             _ => {
                 op.took = Took::No;
+                self.other_fails |= event.error.is_none();
                 return Ok(self.view.fences
                     && stale
                     && (op.call == RegCall::Write || self.view.raise));
