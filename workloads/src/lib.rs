@@ -1,5 +1,6 @@
-//! Lock clients, fenced stores, the worker that carries them, and the load
-//! generator that drives them. `docs/worker-protocol.md` is the contract.
+//! Lock clients, fenced stores, and the worker that carries them;
+//! `docs/worker-protocol.md` is the contract. The open-loop load that drives
+//! them is the controller's (crate `fencepost`, `run/core`).
 
 pub mod locks;
 pub mod protocol;

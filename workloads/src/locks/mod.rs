@@ -210,3 +210,6 @@ pub fn param<T: serde::de::DeserializeOwned>(
             .map_err(|e| ConfError(format!("parameter \"{name}\" = {v}: {e}"))),
     }
 }
+
+#[cfg(test)]
+mod contention_tests;
