@@ -286,10 +286,10 @@ impl Bent {
                 site.link.0.to_string(),
                 json!({ "before": was, "during": is, "queue": tally, "over": site.link.1 }),
             );
-            fails.extend(
-                is.lacks(was, &self.fault.shape)
-                    .map(|f| format!("{}: {f}", site.link.0)),
-            );
+            // A busy machine can look like a bent one: what was seen must also be our doing.
+            let idle = (tally.seen == 0).then_some("no packet came to our queue");
+            let lacks = idle.or_else(|| is.lacks(was, &self.fault.shape));
+            fails.extend(lacks.map(|f| format!("{}: {f}", site.link.0)));
         }
         let receipt = match fails.first() {
             None => Receipt::installed(),

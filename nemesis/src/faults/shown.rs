@@ -55,8 +55,7 @@ impl Shown {
                 (true, true) => Some("replies still arrive"),
             };
         }
-        let later = self.udp.rtt_ms - before.udp.rtt_ms;
-        if shape.delay_ms > 0.0 && shape.loss < 1.0 && later < shape.delay_ms * 0.5 {
+        if shape.delay_ms > 0.0 && shape.loss < 1.0 && !self.is_late(before, shape) {
             return Some("round trips take no longer");
         }
         if shape.loss > 0.0 && self.udp.loss() <= before.udp.loss() {
@@ -75,10 +74,19 @@ impl Shown {
         None
     }
 
+    /// Whether round trips show the delay. The shortest one tells, unless the jitter may take all of
+    /// the delay away.
+    fn is_late(&self, before: &Shown, shape: &Shape) -> bool {
+        let least = shape.delay_ms - shape.jitter_ms;
+        if least < shape.delay_ms / 4.0 {
+            return self.udp.rtt_ms - before.udp.rtt_ms >= shape.delay_ms * 0.5;
+        }
+        self.udp.min_ms >= least * 0.9 && self.udp.min_ms - before.udp.min_ms >= least * 0.5
+    }
+
     /// After healing: whether anything of the shape is left.
     pub fn still_bent(&self, before: &Shown, shape: &Shape) -> bool {
-        let later = self.udp.rtt_ms - before.udp.rtt_ms;
-        let slow = shape.delay_ms > 0.0 && later > shape.delay_ms * 0.5 + 2.0;
+        let slow = shape.delay_ms > 0.0 && self.is_late(before, shape);
         let loses = self.udp.loss() > before.udp.loss().max(shape.loss / 2.0);
         let silent = before.answered && !self.answered;
         slow || loses || silent || self.udp.copies > 0 || self.udp.back == 0
@@ -94,6 +102,7 @@ mod tests {
             sent,
             back,
             rtt_ms,
+            min_ms: rtt_ms,
             ..Behaviour::default()
         };
         Shown {

@@ -33,6 +33,8 @@ pub struct Behaviour {
     pub overtaken: u32,
     /// Median round trip, milliseconds.
     pub rtt_ms: f64,
+    /// Shortest round trip, milliseconds: a busy machine makes this one least longer.
+    pub min_ms: f64,
     /// From the first to the last arrival there, milliseconds.
     pub spread_ms: f64,
 }
@@ -106,6 +108,7 @@ impl Probe {
         seen.rtt_ms = trips
             .get(trips.len() / 2)
             .map_or(0.0, |t| t.as_secs_f64() * 1e3);
+        seen.min_ms = trips.first().map_or(0.0, |t| t.as_secs_f64() * 1e3);
         seen.spread_ms = arrivals.map_or(0.0, |(a, b)| (b - a).as_secs_f64() * 1e3);
         Ok(seen)
     }
