@@ -3,7 +3,7 @@
 
 use super::double_holder::turnover;
 use super::finding::{plural, result};
-use super::track::{Faults, Tracker};
+use super::track::{Faults, Tracker, What};
 use super::{Check, Cx, Entry, Results};
 use crate::judge::facts::Facts;
 use crate::verdict::Verdict;
@@ -18,11 +18,17 @@ pub const ENTRY: Entry = Entry {
 struct Coverage {
     grants: u64,
     takeovers: u64,
+    faulted: bool,
+    /// Grants since the first fault began.
+    since: u64,
 }
 
 /// How many faults took hold, and the first that did not, in words.
 pub fn applied(faults: &Faults, planned: u64) -> (u64, Option<String>) {
     let sure = faults.all.iter().filter(|i| i.sure.is_some()).count() as u64;
+    if planned > 0 && sure >= planned {
+        return (sure, None);
+    }
     let missed = faults.all.iter().find(|i| i.sure.is_none()).map(|i| {
         let how = match (i.skipped, i.indeterminate) {
             (true, _) => "was skipped",
@@ -47,8 +53,10 @@ impl Check for Coverage {
     fn event(&mut self, cx: &Cx<'_>) {
         if let Some(b) = cx.seen.granted.and_then(|id| cx.track.grant(id)) {
             self.grants += 1;
+            self.since += u64::from(self.faulted);
             self.takeovers += u64::from(turnover(cx.track, b).1);
         }
+        self.faulted |= matches!(cx.seen.what, What::Fault);
     }
 
     fn violated(&self) -> bool {
@@ -66,6 +74,10 @@ impl Check for Coverage {
         let few = self.grants < facts.allow.min_grants;
         let (verdict, reason) = match missed {
             Some(missed) => (Verdict::Unknown, format!("{missed}; {counts}")),
+            None if self.faulted && self.since == 0 => (
+                Verdict::Unknown,
+                format!("no grant since the first fault: {counts}"),
+            ),
             None if few => {
                 let wanted = facts.allow.min_grants;
                 (

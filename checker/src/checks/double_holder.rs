@@ -9,7 +9,7 @@
 use hashbrown::HashSet;
 
 use super::crossing::{Crossing, Crossings};
-use super::finding::{Findings, holds_if, plural, seconds};
+use super::finding::{Findings, holds_if, plural};
 use super::track::{Belief, Grant, GrantId, How, Interval, Mode, Stamp, Tracker, What};
 use super::{Check, Cx, Entry, Finding, Results, StoreOp};
 use crate::judge::facts::Facts;
@@ -238,13 +238,14 @@ fn overlap(a: &Grant, b: &Grant, x: Stamp) -> bool {
         .zip(b.ttl.filter(|_| b.later_than(a)))
         .map(|(p, ttl)| p + ttl - ttl / 50);
     let lease = b.promised.map(|p| p.max(after_a.unwrap_or(p)));
-    let held = b.until.is_none_or(|u| u.index > b.ok.index) && lease.is_none_or(|p| p > b.ok.time);
+    let over = |s: Stamp| {
+        b.until.is_some_and(|u| u.index <= s.index) || lease.is_some_and(|p| p <= s.time)
+    };
     let end = lease
         .unwrap_or(i64::MAX)
         .min(b.until.map_or(i64::MAX, |u| u.time));
-    // A waiter's own promised end may pass before it is granted: what was held before that is no rival.
-    let since = a.end_time().max(a.ok.time);
-    held && end > since && !a.certain_at(b.ok) && !b.certain_at(a.ok)
+    let together = !over(b.ok) && !over(a.ok) && end > a.end_time();
+    together && !a.certain_at(b.ok) && !b.certain_at(a.ok)
 }
 
 fn story(a: &Grant, others: &[&Grant], fault: Option<&Interval>, proof: &Proof) -> Finding {
@@ -269,28 +270,7 @@ fn story(a: &Grant, others: &[&Grant], fault: Option<&Interval>, proof: &Proof) 
         a.fence_words()
     ))
     .granted(a);
-    if let Some(fault) = fault {
-        let begin = fault.sure.unwrap_or(fault.start);
-        f = f.tell(begin, format!("{} of {} begins", fault.fault, a.who()));
-        if let Some(heal) = fault.heal {
-            f = f.tell(heal, format!("{} of {} ends", fault.fault, a.who()));
-        }
-    }
-    let ended = a.renewed.map_or(a.acquire, |(sent, _)| sent);
-    match (a.release, a.promised) {
-        (Some(r), _) if r.time <= a.end_time() => {
-            f = f.tell(r, format!("{} releases {}", a.who(), a.name));
-        }
-        (_, Some(p)) => {
-            let words = format!(
-                "the promised end of {}'s lease, {}, passes",
-                a.who(),
-                seconds(p)
-            );
-            f = f.follow(ended, p, words);
-        }
-        _ => {}
-    }
+    f = f.ran_out(a, fault);
     for b in others {
         f = f.granted(b);
     }

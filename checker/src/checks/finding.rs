@@ -1,6 +1,6 @@
 //! What checks find, and how it becomes a result.
 
-use crate::checks::track::{Grant, Stamp};
+use crate::checks::track::{Grant, Interval, Stamp};
 use crate::verdict::{CheckResult, Expected, Step, Verdict};
 
 /// One violation with its smallest evidence.
@@ -66,6 +66,29 @@ impl Finding {
                 format!("its lease is renewed, until {} at least", seconds(p)),
             ),
             _ => told,
+        }
+    }
+
+    /// How the hold of `g` ended: a fault across its promised end, the end itself, or its release.
+    #[must_use]
+    pub fn ran_out(mut self, g: &Grant, fault: Option<&Interval>) -> Finding {
+        if let Some(fault) = fault {
+            let begin = fault.sure.unwrap_or(fault.start);
+            self = self.tell(begin, format!("{} of {} begins", fault.fault, g.who()));
+            if let Some(heal) = fault.heal {
+                self = self.tell(heal, format!("{} of {} ends", fault.fault, g.who()));
+            }
+        }
+        match (g.release, g.promised) {
+            (Some(r), p) if p.is_none_or(|p| r.time <= p) => {
+                self.tell(r, format!("{} releases {}", g.who(), g.name))
+            }
+            (_, Some(p)) => {
+                let from = g.renewed.map_or(g.acquire, |(sent, _)| sent);
+                let words = format!("the promised end of {}'s lease passes", g.who());
+                self.follow(from, p, words)
+            }
+            _ => self,
         }
     }
 

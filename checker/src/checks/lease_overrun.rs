@@ -6,7 +6,7 @@ use fencepost_history::EventType;
 
 use super::crossing::{Crossing, Crossings};
 use super::double_holder::turnover;
-use super::finding::{Findings, holds_if, plural, seconds};
+use super::finding::{Findings, holds_if, plural};
 use super::track::{F, Grant, Op, Stamp, Tracker, What};
 use super::{Check, Cx, Entry, Finding, Results, StoreOp};
 use crate::judge::facts::Facts;
@@ -43,15 +43,23 @@ impl LeaseOverrun {
             b.id != a.id && b.conflicts(a) && b.ok.index <= op.act.index && b.later_than(a)
         });
         match rival {
-            Some(b) => self
-                .findings
-                .add(story(a, b, op.invoke, Some(cx.seen.now), op.act)),
+            Some(b) => {
+                let done = Some(cx.seen.now);
+                let f = story(cx.track, (a, b), op.invoke, done, op.act);
+                self.findings.add(f);
+            }
             None => self.late += 1,
         }
     }
 }
 
-fn story(a: &Grant, b: &Grant, op: Stamp, done: Option<Stamp>, act: Stamp) -> Finding {
+fn story(
+    track: &Tracker,
+    (a, b): (&Grant, &Grant),
+    op: Stamp,
+    done: Option<Stamp>,
+    act: Stamp,
+) -> Finding {
     let mut f = Finding::new(format!(
         "a write of {} under {}{} came after its promised end and after {} was granted it{}",
         a.who(),
@@ -61,15 +69,8 @@ fn story(a: &Grant, b: &Grant, op: Stamp, done: Option<Stamp>, act: Stamp) -> Fi
         b.fence_words()
     ))
     .granted(a);
-    if let Some(p) = a.promised {
-        let from = a.renewed.map_or(a.acquire, |(sent, _)| sent);
-        let words = format!(
-            "the promised end of {}'s lease, {}, passes",
-            a.who(),
-            seconds(p)
-        );
-        f = f.follow(from, p, words);
-    }
+    let fault = a.promised.and_then(|p| track.faults.across(a.worker, p));
+    f = f.ran_out(a, fault);
     f = f
         .granted(b)
         .tell(op, format!("{} is asked to write", a.who()));
@@ -96,7 +97,7 @@ impl Check for LeaseOverrun {
 
     fn store_again(&mut self, track: &Tracker, line: &StoreOp) {
         if let Some(Crossing { a, b, op, done }) = self.crossings.store(track, line) {
-            self.findings.add(story(&a, &b, op, done, op));
+            self.findings.add(story(track, (&a, &b), op, done, op));
         }
     }
 

@@ -54,7 +54,9 @@ type Consumed = HashMap<(u32, u64), Update, foldhash::fast::FixedState>;
 
 #[derive(Default)]
 struct LostUpdate {
+    /// Updates that share a `prev`: the better story.
     findings: Findings,
+    gone: Findings,
     registers: HashMap<u32, Register>,
     /// Who first updated from this value.
     young: Consumed,
@@ -109,7 +111,7 @@ impl LostUpdate {
             if let Some(register) = self.registers.get_mut(key) {
                 register.cover(value_hash(&end.value));
                 for tip in register.tips.values() {
-                    self.findings.add(gone(name, tip, end.at));
+                    self.gone.add(gone(name, tip, end.at));
                 }
             }
             let (Some(set), Some(added)) = (&end.set, self.elements.get(key)) else {
@@ -123,7 +125,7 @@ impl LostUpdate {
                 .cite(*invoke)
                 .tell(*done, "an add is acknowledged")
                 .tell(end.at, "the final set lacks its element");
-                self.findings.add(f);
+                self.gone.add(f);
             }
         }
         self.last = last;
@@ -264,9 +266,11 @@ impl Check for LostUpdate {
                 plural(self.updates, "acknowledged update")
             ))
         };
-        out.insert(
-            ENTRY.name.into(),
-            self.findings.conclude(self.updates, otherwise),
-        );
+        let (findings, gone) = (self.findings, self.gone);
+        let count = findings.count + gone.count;
+        let best = if findings.is_empty() { gone } else { findings };
+        let mut result = best.conclude(self.updates, otherwise);
+        result.count = count;
+        out.insert(ENTRY.name.into(), result);
     }
 }

@@ -3,14 +3,19 @@
 //! All of them stream: [`Lineup`] takes a run's events one by one, during the run or afterwards. What
 //! each check means is in its file; the words are those of docs/outcomes.md and the design.
 
+mod available;
 mod coverage;
 mod crossing;
 mod double_holder;
+mod fair;
 mod fence_monotonic;
 mod finding;
+mod freed_in_time;
 mod lease_overrun;
+mod linearizable;
 mod lineup;
 mod lost_update;
+mod order;
 mod owner_only;
 mod stale_fence;
 mod store_op;
@@ -77,5 +82,9 @@ pub const CHECKS: &[Entry] = &[
     lost_update::ENTRY,
     unheld_write::ENTRY,
     owner_only::ENTRY,
+    linearizable::ENTRY,
+    freed_in_time::ENTRY,
+    fair::ENTRY,
+    available::ENTRY,
     coverage::ENTRY,
 ];

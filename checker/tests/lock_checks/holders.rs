@@ -344,3 +344,21 @@ fn fail_fast_waits_until_a_finding_cannot_be_taken_back() {
         .lineup();
     assert_eq!(lineup.violated(), Some("double-holder"));
 }
+
+#[test]
+fn one_that_waited_longer_than_a_lease_and_then_acts_is_nobodys_fault() {
+    script()
+        .grant(0, "a", 1)
+        .acq(1)
+        .t(900)
+        .renewed(0, "a", 1, "true", 900)
+        .t(1500)
+        .rel(0, "a", 1)
+        .held(0, true)
+        .got(1, "b", 2)
+        .t(1600)
+        .wr(1, "b", 2, "v", "null")
+        .ok(1)
+        .claims(1, "b", 2, 1600)
+        .clean();
+}

@@ -3,5 +3,7 @@
 
 mod holders;
 mod kleppmann;
+mod liveness;
 mod others;
 mod script;
+mod simulation;

@@ -248,17 +248,18 @@ fn a_release_of_a_grant_never_made_is_violated() {
         .info(2)
         .rel(1, "x", 9)
         .held(1, true)
-        .clean();
+        .unknown("owner-only");
 }
 
 #[test]
 fn coverage_says_which_fault_did_not_take_hold() {
     let mut s = script()
-        .grant(0, "a", 1)
         .fault_on("pause", "worker:0")
-        .fault_off("pause", "worker:0");
+        .fault_off("pause", "worker:0")
+        .grant(0, "a", 1);
     s.facts.faults_planned = 1;
-    let s = s.holds("coverage");
+    let mut s = s.holds("coverage");
+    s.facts.faults_planned = 2;
     let s = s
         .fault_event("f9", "cut", "install", "started", "worker:1")
         .fault_event("f9", "cut", "install", "skipped", "worker:1");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::parse::{Bad, Cursor};
 use crate::intern::Interner;
 use crate::raw::{RawEvent, RawProcess, type_of};
-use crate::{EventType, Value};
+use crate::{EventType, Process, Value};
 
 #[derive(Default)]
 pub(crate) struct EventParser {
@@ -67,11 +67,18 @@ impl EventParser {
         Ok(())
     }
 
-    fn integer<T: TryFrom<i128>>(
+    #[inline]
+    fn integer<T: TryFrom<i128> + TryFrom<u64>>(
         &mut self,
         c: &mut Cursor<'_>,
         what: &'static str,
     ) -> Result<Option<T>, Bad> {
+        if let Some(n) = c.small() {
+            return match T::try_from(n) {
+                Ok(t) => Ok(Some(t)),
+                Err(_) => c.bad(what),
+            };
+        }
         match c.value(&mut self.interner, 0)? {
             Value::Null => Ok(None),
             Value::Int(i) => match T::try_from(i) {
@@ -82,7 +89,11 @@ impl EventParser {
         }
     }
 
+    #[inline]
     fn process(&mut self, c: &mut Cursor<'_>) -> Result<RawProcess, Bad> {
+        if let Some(n) = c.small() {
+            return Ok(RawProcess::Is(Process::Client(n)));
+        }
         match RawProcess::from_value(c.value(&mut self.interner, 0)?) {
             Some(p) => Ok(p),
             None => c.bad("process must be a number or a name"),
@@ -90,6 +101,10 @@ impl EventParser {
     }
 
     fn kind(&mut self, c: &mut Cursor<'_>) -> Result<EventType, Bad> {
+        // A completion that is written down as null never came: unknown.
+        if c.peek() == b'n' && c.word("null") {
+            return Ok(EventType::Info);
+        }
         let word = c.string()?;
         match type_of(&word) {
             Some(k) => Ok(k),

@@ -89,7 +89,10 @@ fn collect(reader: Reader) -> Result<History, ReadError> {
         // Steps of the shuffled file say nothing; those of the sorted one do.
         warnings.retain(|w| w.what != STEPS_BACK);
         let mut again = Warnings(warnings);
-        for w in records.windows(2).filter(|w| w[1].event.time < w[0].event.time) {
+        for w in records
+            .windows(2)
+            .filter(|w| w[1].event.time < w[0].event.time)
+        {
             again.add(w[1].line, STEPS_BACK);
         }
         warnings = again.0;

@@ -203,6 +203,11 @@ impl Tracker {
         self.unknown.get(&key).map(|(_, first)| *first)
     }
 
+    /// Keys seen so far are `0..keys()`.
+    pub fn keys(&self) -> KeyId {
+        self.names.len() as KeyId
+    }
+
     pub fn key_name(&self, key: KeyId) -> &Arc<str> {
         &self.names[key as usize]
     }
