@@ -113,14 +113,11 @@ async fn live(host: &Arc<dyn Host>, system: &dyn System, kind: HostKind) -> Resu
             }
         }
     }
-    let mut nodes = Vec::new();
-    for (index, spec) in specs.into_iter().enumerate() {
-        match host.start_node(index, spec).await {
-            Ok(node) => nodes.push(node),
-            Err(HostError::Unavailable { reason, .. }) => return Err(reason),
-            Err(e) => return Err(format!("FAILED: {e}")),
-        }
-    }
+    let nodes = match host::start_nodes(host.as_ref(), specs).await {
+        Ok(nodes) => nodes,
+        Err(HostError::Unavailable { reason, .. }) => return Err(reason),
+        Err(e) => return Err(format!("FAILED: {e}")),
+    };
     let service = system
         .join(host.site(), WITHIN)
         .await

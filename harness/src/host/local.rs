@@ -159,7 +159,6 @@ impl Host for Local {
 
     async fn start_node(&self, index: usize, spec: NodeSpec) -> Result<Arc<Unit>, HostError> {
         let id = UnitId::Node(index);
-        let mut nodes = self.nodes.lock().await;
         let program = program(&spec.program)?;
         if let Some(missing) = spec.needs.iter().find(|p| !Path::new(p).exists()) {
             return Err(not_here(missing, &spec.recipe));
@@ -177,7 +176,7 @@ impl Host for Local {
         };
         self.execute(&mut node).await?;
         self.machine.note(&unit)?;
-        nodes.insert(index, node);
+        self.nodes.lock().await.insert(index, node);
         Ok(unit)
     }
 

@@ -130,6 +130,19 @@ pub async fn open(kind: HostKind, options: HostOptions) -> Result<Arc<dyn Host>,
     }
 }
 
+/// Starts nodes at the same time, `node:0` first in the answer.
+///
+/// # Errors
+/// The first that did not start.
+pub async fn start_nodes(
+    host: &dyn Host,
+    specs: Vec<NodeSpec>,
+) -> Result<Vec<Arc<Unit>>, HostError> {
+    let starts = specs.into_iter().enumerate();
+    let starts = starts.map(|(index, spec)| host.start_node(index, spec));
+    futures_util::future::try_join_all(starts).await
+}
+
 /// FNV-1a: a short name for a text, the same on every machine.
 pub(crate) fn fnv(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -109,9 +109,8 @@ impl Stage {
         }
         let host = host::open(host_kind(s.host), host_options).await?;
         self.host = Some(host.clone());
-        for (index, spec) in self.system.nodes(host.site()).into_iter().enumerate() {
-            self.nodes.push(host.start_node(index, spec).await?);
-        }
+        let specs = self.system.nodes(host.site());
+        self.nodes = host::start_nodes(host.as_ref(), specs).await?;
         self.service = self.system.join(host.site(), READY).await?;
         self.file.system.version = self.service.version.clone();
         for image in host.images().await {
