@@ -1,11 +1,11 @@
-//! The docker host with a real Redis. Skipped, saying so, where there is no engine or no root.
+//! The docker host with a real Redis. Skipped, saying so, where there is no engine, no root or no image.
 #![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use fencepost::{
     host::{self, DataFate, Host, HostKind, HostOptions, ProcessSpec, UnitId, docker, proc},
-    images::Say,
+    images::{self, Say},
     system,
 };
 use tokio::{
@@ -40,6 +40,17 @@ async fn redis_lives_dies_and_leaves_nothing() {
         Ok(host) => host,
         Err(e) => return println!("skipped: {e}"),
     };
+    let tag = images::recipe_of("redis").unwrap().tag();
+    if docker::engine()
+        .await
+        .unwrap()
+        .inspect_image(&tag)
+        .await
+        .is_err()
+    {
+        host.stop().await.unwrap();
+        return println!("skipped: no image {tag} (fencepost images build redis)");
+    }
     let params = serde_json::from_str(r#"{"aof":"always"}"#).unwrap();
     let redis = system::open("redis", params).unwrap();
     let spec = redis.nodes(host.site()).remove(0);

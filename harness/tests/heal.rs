@@ -17,7 +17,7 @@ use fencepost::{
         self, HostKind, HostOptions, ProcessSpec, UnitId, docker, namespace, proc, register,
         spawn::{RUN_VAR, find_program},
     },
-    system,
+    images, system,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -36,12 +36,20 @@ fn main() {
         println!("local skipped: no redis-server");
     }
     let root = nix::unistd::geteuid().is_root();
-    if root && runtime.block_on(docker::engine()).is_ok() {
+    if root && runtime.block_on(has_image()) {
         runtime.block_on(killed_in_the_middle("docker"));
     } else {
-        println!("docker skipped: no engine, or not root");
+        println!("docker skipped: no engine, no image of Redis, or not root");
     }
     println!("ok");
+}
+
+async fn has_image() -> bool {
+    let tag = images::recipe_of("redis").unwrap().tag();
+    match docker::engine().await {
+        Ok(engine) => engine.inspect_image(&tag).await.is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// A run that stands still until it is killed. Prints the pids of its node and worker.
@@ -234,7 +242,7 @@ impl Drop for Foreign {
 /// A container with a label of our kind, of a run that is not in the register.
 async fn foreign_container(run_id: &str) -> String {
     let engine = docker::engine().await.unwrap();
-    let image = fencepost::images::recipe_of("redis").unwrap().tag();
+    let image = images::recipe_of("redis").unwrap().tag();
     let body = bollard::models::ContainerCreateBody {
         image: Some(image),
         cmd: Some(vec!["sleep".into(), "60".into()]),

@@ -51,7 +51,7 @@ impl Local {
         let n = RUNS.fetch_add(1, Ordering::Relaxed);
         let register = Registration::create(&options.run_id, HostKind::Local)?;
         let (net, base) = match loopback_reason() {
-            None => bridge(n).await?,
+            None => bridge(n).await.inspect_err(|_| drop(register.remove()))?,
             Some(reason) => (NetMode::Loopback { reason }, loopback_base(&options.run_id)),
         };
         let scratch = register.scratch.display().to_string();
