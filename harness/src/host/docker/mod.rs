@@ -9,6 +9,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -34,6 +35,8 @@ pub use network::{Removed, remove_interfaces, remove_run};
 
 /// The label of everything that a run creates: its id.
 pub const LABEL: &str = "fencepost.run";
+/// Committing an image of some hundred megabytes takes minutes on a busy machine.
+const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// Where a node's data is inside its container.
 const DATA: &str = "/data";
 
@@ -62,6 +65,7 @@ pub async fn engine() -> Result<Engine, HostError> {
         hint: "start it (systemctl start docker), or use --on local".into(),
     };
     let engine = Engine::connect_with_defaults().map_err(|e| unavailable(&e))?;
+    let engine = engine.with_timeout(ANSWER_WITHIN);
     let engine = engine
         .negotiate_version()
         .await
