@@ -213,7 +213,7 @@ impl Stage {
         let path = self.folder.file("schedule.jsonl");
         let schedule =
             std::fs::File::create(&path).map_err(RunError::io(path.display().to_string()))?;
-        Core::new(
+        Core::wire(
             settings,
             recorder,
             scheduler,

@@ -138,7 +138,7 @@ pub fn validate(s: &Scenario) -> Result<(), String> {
     for (at, plan) in s.faults.iter().enumerate() {
         plan.check(at).map_err(|e| e.to_string())?;
     }
-    if !(s.allow.freed_factor >= 1.0) {
+    if s.allow.freed_factor.is_nan() || s.allow.freed_factor < 1.0 {
         return Err(format!(
             "`allow.freed_factor` is {}; it must be at least 1",
             s.allow.freed_factor

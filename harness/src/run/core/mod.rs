@@ -201,7 +201,7 @@ pub struct Core {
     mute: bool,
 }
 
-/// Everything that [`Core::new`] connects.
+/// Everything that [`Core::wire`] connects.
 pub struct Wiring {
     pub core: Core,
     pub handle: CoreHandle,
@@ -211,7 +211,7 @@ pub struct Wiring {
 impl Core {
     /// # Errors
     /// When the socket pair of its waker cannot be made.
-    pub fn new(
+    pub fn wire(
         cfg: Settings,
         rec: Recorder,
         scheduler: Scheduler,

@@ -145,7 +145,7 @@ fn start(cfg: Settings, plans: Vec<Plan>, dir: &Path) -> Wiring {
     let scheduler = Scheduler::new(plans, 1, cfg.ttl).unwrap();
     let board = Arc::new(Board::new(cfg.locks));
     let schedule = std::fs::File::create(dir.join("schedule.jsonl")).unwrap();
-    Core::new(
+    Core::wire(
         cfg,
         rec,
         scheduler,
