@@ -381,3 +381,92 @@ fn fenced_register() {
     };
     registers_against_oracle(make, mix, |ops| fenced_register::check(ops, 0, false));
 }
+
+/// The same faults in longer histories, against the search.
+fn against_search<M, F>(make: impl Fn() -> M, habits: Habits, fast: F)
+where
+    M: Model<Op = LockOp>,
+    F: Fn(&[Timed<LockOp>]) -> Fast,
+{
+    use crate::search::{Bounds, Found, run};
+    let bounds = Bounds {
+        deadline: None,
+        memory: 1 << 30,
+        max_states: 300_000,
+        parallel: false,
+    };
+    let (mut compared, mut bad) = (0, 0);
+    let model = make();
+    for seed in 0..cases() / 20 {
+        let mut rng = Rng(seed ^ 0xB16);
+        let clients = 3 + rng.below(8);
+        let shape = Shape {
+            clients,
+            operations: 40 + rng.below(160),
+            unknown: rng.below(4),
+            lag: 40,
+        };
+        let mut ops = generate::history(
+            &mut LockClients::new(make(), habits, clients),
+            shape,
+            &mut rng,
+        );
+        for _ in 0..rng.below(3) {
+            perturb(&mut ops, &habits, &mut rng);
+        }
+        let found = run(&model, &ops, &[model.initial()], bounds).found;
+        let legal = match found {
+            Found::Linearizable => true,
+            Found::Stuck { .. } => false,
+            Found::Stopped { .. } => continue,
+        };
+        match fast(&ops) {
+            Fast::Declined(_) => continue,
+            Fast::Linearizable => assert!(legal, "seed {seed}: {found:?}\n{}", show(&ops)),
+            Fast::Violated(f) => assert!(!legal, "seed {seed}: {f:?}\n{}", show(&ops)),
+        }
+        compared += 1;
+        bad += u64::from(!legal);
+    }
+    eprintln!("{compared} compared, {bad} illegal");
+    assert!(compared * 80 > cases(), "only {compared} compared");
+}
+
+#[test]
+fn long_histories_agree_with_the_search() {
+    let calm = Habits {
+        revocations: 0,
+        ..OWNED
+    };
+    let nobody = Habits {
+        owners: false,
+        tries: 20,
+        questions: 10,
+        ..calm
+    };
+    against_search(
+        || Counting { permits: 1 },
+        nobody,
+        |ops| counting::check(ops, 1),
+    );
+    against_search(|| Owned { capacity: 1 }, calm, |ops| cores::check(ops, 1));
+    let fenced = Habits {
+        fences: true,
+        ..calm
+    };
+    against_search(
+        || FencedMutex { leased: false },
+        fenced,
+        |ops| fenced::check(ops, false),
+    );
+    let weighted = Habits {
+        weights: 2,
+        heaviest: 3,
+        ..calm
+    };
+    against_search(
+        || Owned { capacity: 3 },
+        weighted,
+        |ops| cores::check(ops, 3),
+    );
+}
