@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fencepost_checker::judge::{JudgeError, judge};
-use fencepost_checker::{CheckError, Engine, Options, Outcome, Report, check_events, exit};
+use fencepost_checker::{
+    CheckError, Engine, Options, Outcome, Report, check_history, check_records, exit,
+};
 use fencepost_history::{ReadError, Reader, Value, read_path};
 use fencepost_nemesis::schedule::Span;
 use serde_json::json;
@@ -128,14 +130,14 @@ fn checked(
 ) -> Result<(Report, Vec<String>), Trouble> {
     let mut reader = Reader::open(path).map_err(Trouble::Read)?;
     let mut broken = None;
-    let events = std::iter::from_fn(|| match reader.next()? {
-        Ok(record) => Some(record.event),
+    let records = std::iter::from_fn(|| match reader.next()? {
+        Ok(record) => Some(record),
         Err(e) => {
             broken = Some(e);
             None
         }
     });
-    let report = check_events(events, model, initial, options);
+    let report = check_records(records, model, initial, options);
     match broken {
         None => {
             let warnings = reader.warnings().iter().map(ToString::to_string).collect();
@@ -145,7 +147,7 @@ fn checked(
             let history = read_path(path).map_err(Trouble::Read)?;
             let warnings = history.warnings.iter().map(ToString::to_string).collect();
             let report =
-                check_events(&history.events, model, initial, options).map_err(Trouble::Check)?;
+                check_history(&history, model, initial, options).map_err(Trouble::Check)?;
             Ok((report, warnings))
         }
         Some(e) => Err(Trouble::Read(e)),
@@ -154,6 +156,8 @@ fn checked(
 
 fn told(report: &Report, warnings: &[String], json: bool) -> ExitCode {
     let (word, code) = match &report.outcome {
+        // Nothing to check is no reason to pass.
+        Outcome::Linearizable if report.is_vacuous() => ("unknown", exit::UNKNOWN),
         Outcome::Linearizable => ("linearizable", exit::OK),
         Outcome::Violated(_) => ("violated", exit::VIOLATED),
         Outcome::Unknown(_) => ("unknown", exit::UNKNOWN),
