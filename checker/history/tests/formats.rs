@@ -162,7 +162,12 @@ fn the_shared_histories_pair() {
             }
             let h = read_path(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             let ops = pairs(&h).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-            assert!(!ops.is_empty(), "{}", path.display());
+            // One file has faults only.
+            let calls = h
+                .events
+                .iter()
+                .any(|e| matches!(e.process, Process::Client(_)));
+            assert_eq!(calls, !ops.is_empty(), "{}", path.display());
         }
     }
 }
