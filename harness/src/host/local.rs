@@ -293,7 +293,8 @@ async fn bridge(n: u32) -> Result<(NetMode, Ipv4Addr), HostError> {
 /// Runs of one machine share its loopback: each takes its own part of 127/8.
 fn loopback_base(run_id: &str) -> Ipv4Addr {
     let hash = super::fnv(run_id.as_bytes());
-    let slot = (hash >> 20) as u32 % (128 * 64);
+    // FNV spreads the last byte over the bits from 40 up, and hardly below.
+    let slot = (hash >> 40) as u32 % (128 * 64);
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 0)) + slot * 1024)
 }
 
