@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A directory of the node.
 pub trait Dir: Send + Sync {
@@ -42,8 +43,14 @@ impl RealDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = File::create(path.join("LOCK"))?;
-        lock.try_lock()
-            .map_err(|_| io::Error::other("another replica is using this directory"))?;
+        // A predecessor in this process may still be letting go of its last connections.
+        let patience = Instant::now() + Duration::from_secs(2);
+        while lock.try_lock().is_err() {
+            if Instant::now() > patience {
+                return Err(io::Error::other("another replica is using this directory"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         Ok(RealDir {
             path: path.to_owned(),
             _lock: Arc::new(lock),
