@@ -220,6 +220,7 @@ impl<B: Backend> Driver<B> {
 
     fn time_passed(&mut self, now: Instant, late: Duration) {
         let Some((term, timers)) = &mut self.timers else {
+            self.change_role(self.role);
             return;
         };
         if late > STALL {
@@ -258,13 +259,10 @@ impl<B: Backend> Driver<B> {
                 ProposeError::Unknown(why) => Answer::Unknown(why),
             });
         }
-        // A Lead entry that was lost must be proposed again, or this leader would never serve.
-        if self.timers.is_none()
-            && self.role.leading.is_some()
-            && self.announced == self.role.leading
-        {
+        // A Lead entry that was lost must be proposed again, or this leader would never serve; the next tick does it,
+        // since a replica that is stopping refuses at once and for ever.
+        if self.timers.is_none() && self.announced == self.role.leading {
             self.announced = None;
-            self.change_role(self.role);
         }
     }
 
