@@ -4,12 +4,16 @@
 
 pub mod args;
 pub mod buckets;
+mod chance;
 pub mod config;
+mod flaw;
 pub mod group;
 pub mod http;
 pub mod machine;
 pub mod raft;
 mod serve;
+#[cfg(test)]
+mod sim;
 pub mod transport;
 pub mod wal;
 

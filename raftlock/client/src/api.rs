@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::error::{CallError, Outcome, Retry};
+use crate::error::{CallError, Outcome, Retry, WireError};
 
 const REDIRECTS: usize = 3;
 
@@ -76,7 +76,7 @@ pub struct AcquireOptions {
 }
 
 /// A lock as `GET /v1/locks/{name}` shows it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, serde::Serialize)]
 pub struct LockInfo {
     /// Is it held?
     pub held: bool,
@@ -91,18 +91,6 @@ pub struct LockInfo {
 #[derive(Deserialize)]
 struct ErrorBody {
     error: WireError,
-}
-
-#[derive(Deserialize)]
-struct WireError {
-    code: String,
-    message: String,
-    effect: String,
-    #[serde(default)]
-    retry: Retry,
-    retry_after_ms: Option<u64>,
-    leader: Option<String>,
-    epoch: Option<u64>,
 }
 
 /// A connection pool to the nodes of one cluster. Cheap to clone.
@@ -327,25 +315,15 @@ impl Api {
     }
 
     fn refused<T>(&self, wire: WireError) -> Result<Outcome<T>, String> {
-        let definite = wire.effect == "none";
-        if definite && let Some(leader) = wire.leader {
+        if wire.effect == "none"
+            && let Some(leader) = wire.leader
+        {
             return Err(leader);
         }
         if matches!(wire.retry, Retry::OtherNode | Retry::SameRequest) || wire.code == "no_leader" {
             self.next_node();
         }
-        let error = CallError {
-            code: wire.code,
-            message: wire.message,
-            retry: wire.retry,
-            retry_after_ms: wire.retry_after_ms,
-            epoch: wire.epoch,
-        };
-        Ok(if definite {
-            Outcome::DefiniteFail(error)
-        } else {
-            Outcome::Unknown(error)
-        })
+        Ok(wire.outcome())
     }
 
     fn transport<T>(&self, error: &reqwest::Error) -> Outcome<T> {

@@ -33,6 +33,8 @@ pub struct CallError {
     pub retry_after_ms: Option<u64>,
     /// The current epoch, where the server named it.
     pub epoch: Option<u64>,
+    /// Base URL of the leader, where the server named it.
+    pub leader: Option<String>,
 }
 
 impl CallError {
@@ -43,6 +45,7 @@ impl CallError {
             retry,
             retry_after_ms: None,
             epoch: None,
+            leader: None,
         }
     }
 }
@@ -72,6 +75,39 @@ impl<T> Outcome<T> {
             Outcome::Ok(value) => Outcome::Ok(with(value)),
             Outcome::DefiniteFail(error) => Outcome::DefiniteFail(error),
             Outcome::Unknown(error) => Outcome::Unknown(error),
+        }
+    }
+}
+
+/// An error as the server writes it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WireError {
+    pub(crate) code: String,
+    message: String,
+    pub(crate) effect: String,
+    #[serde(default)]
+    pub(crate) retry: Retry,
+    retry_after_ms: Option<u64>,
+    pub(crate) leader: Option<String>,
+    epoch: Option<u64>,
+}
+
+impl WireError {
+    /// Definite only if the server says that nothing happened.
+    pub(crate) fn outcome<T>(self) -> Outcome<T> {
+        let definite = self.effect == "none";
+        let error = CallError {
+            code: self.code,
+            message: self.message,
+            retry: self.retry,
+            retry_after_ms: self.retry_after_ms,
+            epoch: self.epoch,
+            leader: self.leader,
+        };
+        if definite {
+            Outcome::DefiniteFail(error)
+        } else {
+            Outcome::Unknown(error)
         }
     }
 }

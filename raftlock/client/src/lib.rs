@@ -7,7 +7,9 @@ mod api;
 mod client;
 mod error;
 mod session;
+mod stream;
 
 pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo};
 pub use client::{Client, ClientOptions, Guard};
 pub use error::{CallError, Outcome, Retry};
+pub use stream::{Event, Stream};

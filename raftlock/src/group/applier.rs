@@ -1,8 +1,8 @@
 //! Committed entries into the machine; its replies and effects to those who wait for them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::HashMap;
 use tokio::sync::mpsc;
 
 use super::{Answer, Batch, ReplyTo, Shared};
@@ -24,25 +24,31 @@ pub enum Notice {
 /// Those who wait for something on this node.
 #[derive(Default)]
 pub struct Hub {
-    pending: HashMap<u64, Vec<ReplyTo>>,
-    wakes: HashMap<(SessionId, RequestId), Vec<ReplyTo>>,
-    sessions: HashMap<SessionId, Vec<mpsc::UnboundedSender<Notice>>>,
+    pending: BTreeMap<u64, Vec<ReplyTo>>,
+    wakes: BTreeMap<(SessionId, RequestId), Vec<ReplyTo>>,
+    sessions: BTreeMap<SessionId, Vec<mpsc::UnboundedSender<Notice>>>,
 }
 
 impl Hub {
-    /// A batch was proposed; its replies go to these.
-    pub fn proposed(&mut self, sequence: u64, to: Vec<ReplyTo>) {
+    /// A batch is about to be proposed: its replies go to these, and so do the wake-ups of its waits.
+    pub fn proposed(&mut self, sequence: u64, ops: &[Op], to: Vec<ReplyTo>) {
+        for (op, to) in ops.iter().zip(&to) {
+            if let (Op::Acquire(ask), ReplyTo::Many(tx, id)) = (op, to)
+                && ask.wait_ms > 0
+            {
+                let again = ReplyTo::Many(tx.clone(), *id);
+                self.wakes
+                    .entry((ask.session, ask.request))
+                    .or_default()
+                    .push(again);
+            }
+        }
         self.pending.insert(sequence, to);
     }
 
     /// Takes the callers of a batch.
     pub fn take(&mut self, sequence: u64) -> Vec<ReplyTo> {
         self.pending.remove(&sequence).unwrap_or_default()
-    }
-
-    /// Registers interest in a wait's end.
-    pub fn expect(&mut self, session: SessionId, request: RequestId, to: ReplyTo) {
-        self.wakes.entry((session, request)).or_default().push(to);
     }
 
     /// The acquire did not queue: nobody needs to be woken.
@@ -59,17 +65,15 @@ impl Hub {
 
     /// The leadership is gone: all that wait learn that their outcome is unknown.
     pub fn deposed(&mut self) {
-        for to in self
-            .pending
-            .drain()
-            .flat_map(|(_, all)| all)
-            .chain(self.wakes.drain().flat_map(|(_, all)| all))
-        {
+        let pending = std::mem::take(&mut self.pending).into_values();
+        let wakes = std::mem::take(&mut self.wakes).into_values();
+        for to in pending.flatten().chain(wakes.flatten()) {
             to.send(Answer::Unknown(
                 "the leader changed before the outcome was known",
             ));
         }
-        for tx in self.sessions.drain().flat_map(|(_, all)| all) {
+        let sessions = std::mem::take(&mut self.sessions).into_values();
+        for tx in sessions.flatten() {
             let _ = tx.send(Notice::Deposed);
         }
     }

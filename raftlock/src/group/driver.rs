@@ -211,10 +211,11 @@ impl<B: Backend> Driver<B> {
         match cmd {
             Cmd::Propose { op, to } => self.queue.push((op, to)),
             Cmd::Confirm { to } => self.asked.push(Asked::Read(to)),
-            Cmd::Keepalive { session, to } => match timers.prolong(session, Instant::now()) {
-                Some(_) => self.asked.push(Asked::Keepalive(session, to)),
-                None => to.send(Answer::NoSession),
-            },
+            Cmd::Keepalive { session, to } => {
+                // Also "no such session" is told only after the round: a deposed leader does not know.
+                timers.prolong(session, Instant::now());
+                self.asked.push(Asked::Keepalive(session, to));
+            }
         }
     }
 
@@ -244,7 +245,7 @@ impl<B: Backend> Driver<B> {
                 at_ms: wall_ms(),
                 ops,
             };
-            self.shared.hub().proposed(sequence, to);
+            self.shared.hub().proposed(sequence, &batch.ops, to);
             let proposal = self.backend.propose(batch);
             self.proposals
                 .push(Box::pin(async move { (sequence, proposal.await) }));

@@ -16,7 +16,7 @@ pub use applier::{Applier, Hub, Notice};
 pub use driver::{Backend, Driver, ProposeError, Role, wall_ms};
 pub use reply::{Answer, ReplyTo};
 
-use crate::machine::{Machine, Op, RequestId, SessionId};
+use crate::machine::{Machine, Op, SessionId};
 
 /// The content of one log entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -125,10 +125,5 @@ impl Group {
         let (tx, rx) = oneshot::channel();
         self.send(build(ReplyTo::One(tx)));
         rx.await.unwrap_or(Answer::Unknown("the node is stopping"))
-    }
-
-    /// Registers interest in a wait's end. To be called before the acquire is proposed, so that no wake-up is missed.
-    pub fn expect_wake(&self, session: SessionId, request: RequestId, to: ReplyTo) {
-        self.shared.hub().expect(session, request, to);
     }
 }

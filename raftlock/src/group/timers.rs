@@ -7,6 +7,7 @@ use std::time::Duration;
 use foldhash::{HashMap, HashSet};
 use tokio::time::Instant;
 
+use crate::flaw::{self, Flaw};
 use crate::machine::{Effect, Machine, Op, RequestId, SessionId, Token};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,12 @@ impl Timers {
     pub fn of(machine: &Machine, now: Instant) -> Self {
         let mut timers = Timers::default();
         for (id, session) in machine.sessions() {
-            timers.open(id, session.ttl_ms, now);
+            let ttl_ms = if flaw::active(Flaw::NoExtension) {
+                1
+            } else {
+                session.ttl_ms
+            };
+            timers.open(id, ttl_ms, now);
         }
         for (_, lock) in machine.locks() {
             for waiter in lock.queue.values() {

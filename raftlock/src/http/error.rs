@@ -79,6 +79,16 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
+    /// This replica has stopped.
+    pub fn stopped(why: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "stopping",
+            format!("this replica has stopped: {why}"),
+        )
+        .advise(Retry::OtherNode)
+    }
+
     /// The session is unknown.
     pub fn no_session() -> Self {
         Self::new(

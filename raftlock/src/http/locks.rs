@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::sessions::parse;
 use super::{ApiError, App, group_of, parse_session, session_text};
-use crate::group::{Answer, Cmd, ReplyTo, wall_ms};
+use crate::group::{Answer, Cmd, Group, ReplyTo, wall_ms};
 use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply};
 
 const NAME_LIMIT: usize = 512;
@@ -21,20 +21,20 @@ const OWN_IDS: u64 = 1 << 63;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AcquireBody {
-    session: String,
+pub(super) struct AcquireBody {
+    pub session: String,
     #[serde(default)]
-    mode: Option<String>,
+    pub mode: Option<String>,
     #[serde(default)]
-    permits: Option<u32>,
+    pub permits: Option<u32>,
     #[serde(default)]
-    wait_ms: u64,
+    pub wait_ms: u64,
     #[serde(default)]
-    owner: Option<String>,
+    pub owner: Option<String>,
     #[serde(default)]
-    request_id: Option<u64>,
+    pub request_id: Option<u64>,
     #[serde(default)]
-    epoch: Option<u64>,
+    pub epoch: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -74,7 +74,7 @@ pub(super) async fn act(
     }
 }
 
-fn check_name(name: &str) -> Result<(), ApiError> {
+pub(super) fn check_name(name: &str) -> Result<(), ApiError> {
     let bad = |why: &str| Err(ApiError::bad_request(format!("lock name: {why}")));
     if name.is_empty() || name.len() > NAME_LIMIT {
         return bad(&format!("must have 1 to {NAME_LIMIT} bytes"));
@@ -105,15 +105,15 @@ fn mode_of(mode: Option<&str>, permits: Option<u32>) -> Result<Mode, ApiError> {
     }
 }
 
-fn request_id(given: Option<u64>) -> Result<u64, ApiError> {
+pub(super) fn request_id(given: Option<u64>) -> Result<u64, ApiError> {
     match given {
         Some(id) if id >= OWN_IDS => Err(ApiError::bad_request("request_id must be below 2^63")),
         Some(id) => Ok(id),
-        None => Ok(OWN_IDS | rand::random::<u64>()),
+        None => Ok(OWN_IDS | crate::chance::random()),
     }
 }
 
-fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acquire, ApiError> {
+pub(super) fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acquire, ApiError> {
     let session = parse_session(&body.session)?;
     if body
         .owner
@@ -146,9 +146,6 @@ async fn acquire(app: &App, name: &str, body: AcquireBody) -> Result<Json<Value>
     let group = app.group_of_name(name)?;
     same_group(group.id, op.session)?;
     let (tx, mut rx) = mpsc::unbounded_channel();
-    if op.wait_ms > 0 {
-        group.expect_wake(op.session, op.request, ReplyTo::Many(tx.clone(), 1));
-    }
     group.send(Cmd::Propose {
         op: Op::Acquire(op),
         to: ReplyTo::Many(tx, 0),
@@ -187,7 +184,7 @@ async fn release(app: &App, name: &str, body: ReleaseBody) -> Result<Json<Value>
     }
 }
 
-fn same_group(group: u32, session: u64) -> Result<(), ApiError> {
+pub(super) fn same_group(group: u32, session: u64) -> Result<(), ApiError> {
     if group_of(session) == group {
         return Ok(());
     }
@@ -212,21 +209,24 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, ApiError> {
     check_name(&name)?;
     confirm(&app, &name).await?;
-    let group = app.group_of_name(&name)?;
+    Ok(Json(lock_json(app.group_of_name(&name)?, &name)))
+}
+
+/// A lock as this replica's machine has it.
+pub(super) fn lock_json(group: &Group, name: &str) -> Value {
     let machine = group.shared.machine();
-    let lock = machine.lock(&name);
+    let lock = machine.lock(name);
     let holders: Vec<Value> = lock.map_or_else(Vec::new, |lock| {
         lock.holders.iter().map(holder_json).collect()
     });
-    let waiters = lock.map_or(0, |lock| lock.queue.len());
-    Ok(Json(json!({
+    json!({
         "name": name,
         "group": group.id,
         "held": !holders.is_empty(),
         "holders": holders,
-        "waiters": waiters,
+        "waiters": lock.map_or(0, |lock| lock.queue.len()),
         "delayed": lock.is_some_and(|lock| lock.delay.is_some()),
-    })))
+    })
 }
 
 fn holder_json(holder: &Holder) -> Value {

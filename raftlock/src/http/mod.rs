@@ -1,8 +1,11 @@
 //! The HTTP API: JSON over HTTP/1.1, described request by request in docs/raftlock-api.md.
 
+mod admin;
 mod error;
 mod locks;
 mod sessions;
+mod status;
+mod stream;
 
 use std::sync::Arc;
 
@@ -13,6 +16,8 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 pub use error::ApiError;
+#[cfg(test)]
+pub(crate) use stream::Lines;
 
 use crate::Config;
 use crate::buckets::BucketMap;
@@ -53,6 +58,14 @@ impl App {
             .ok_or_else(ApiError::no_session)
     }
 
+    /// A group by its number.
+    fn group(&self, number: u32) -> Result<&Group, ApiError> {
+        let last = self.groups.len() - 1;
+        self.groups
+            .get(number as usize)
+            .ok_or_else(|| ApiError::bad_request(format!("there are groups 0 to {last}")))
+    }
+
     /// Client address of a node.
     fn address(&self, node: Option<u64>) -> Option<String> {
         self.book.url(node?)
@@ -86,6 +99,12 @@ pub fn router(app: Arc<App>) -> Router {
             post(sessions::act).delete(sessions::close),
         )
         .route("/v1/locks/{*rest}", post(locks::act).get(locks::show))
+        .route("/v1/locks", get(admin::list))
+        .route("/v1/admin/transfer-leader", post(admin::transfer_leader))
+        .route("/v1/admin/snapshot", post(admin::snapshot))
+        .route("/v1/stream", get(stream::upgrade))
+        .route("/v1/status", get(status::status))
+        .route("/v1/map", get(status::map))
         .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(app)

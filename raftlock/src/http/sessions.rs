@@ -39,12 +39,7 @@ pub(super) async fn open(
     let ask: Open = parse(&body)?;
     let group = match (&ask.lock, ask.group) {
         (Some(name), _) => app.group_of_name(name)?,
-        (None, number) => app
-            .groups
-            .get(number.unwrap_or(0) as usize)
-            .ok_or_else(|| {
-                ApiError::bad_request(format!("there are groups 0 to {}", app.groups.len() - 1))
-            })?,
+        (None, number) => app.group(number.unwrap_or(0))?,
     };
     open_in(&app, group, ask.ttl_ms, &ask.client).await
 }
@@ -55,28 +50,43 @@ async fn open_in(
     ttl_ms: Option<u64>,
     client: &str,
 ) -> Result<Json<Value>, ApiError> {
+    let op = open_op(app, group, ttl_ms, client)?;
+    match group.call(|to| Cmd::Propose { op, to }).await {
+        Answer::Reply(Reply::Opened { session }) => Ok(Json(opened_json(app, group, session))),
+        other => Err(ApiError::of(&other, app)),
+    }
+}
+
+/// The operation that opens a session under a fresh id.
+pub(super) fn open_op(
+    app: &App,
+    group: &Group,
+    ttl_ms: Option<u64>,
+    client: &str,
+) -> Result<Op, ApiError> {
     if client.len() > LABEL_LIMIT {
         return Err(ApiError::bad_request(format!(
             "client is longer than {LABEL_LIMIT} bytes"
         )));
     }
-    let ttl_ms = app.config.grant_ttl(ttl_ms);
-    let session: SessionId = (u64::from(group.id) << 56) | (rand::random::<u64>() >> 8);
-    let op = Op::Open {
+    let session: SessionId = (u64::from(group.id) << 56) | (crate::chance::random() >> 8);
+    Ok(Op::Open {
         session,
-        ttl_ms,
+        ttl_ms: app.config.grant_ttl(ttl_ms),
         label: Arc::from(client),
-    };
-    match group.call(|to| Cmd::Propose { op, to }).await {
-        Answer::Reply(Reply::Opened { session }) => Ok(Json(json!({
-            "session": session_text(session),
-            "ttl_ms": ttl_ms,
-            "epoch": group.shared.machine().epoch(),
-            "group": group.id,
-            "groups": app.groups.len(),
-        }))),
-        other => Err(ApiError::of(&other, app)),
-    }
+    })
+}
+
+/// A session just opened, as clients are told.
+pub(super) fn opened_json(app: &App, group: &Group, session: SessionId) -> Value {
+    let machine = group.shared.machine();
+    json!({
+        "session": session_text(session),
+        "ttl_ms": machine.session(session).map_or(0, |session| session.ttl_ms),
+        "epoch": machine.epoch(),
+        "group": group.id,
+        "groups": app.groups.len(),
+    })
 }
 
 /// `POST /v1/sessions/{id}:keepalive`

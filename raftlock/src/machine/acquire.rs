@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::flaw::{self, Flaw};
+
 use super::{
     Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId,
     Token, Waiter,
@@ -12,7 +14,9 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        if let Some(reply) = session.answer_to(ask.request) {
+        if let Some(reply) = session.answer_to(ask.request)
+            && !flaw::active(Flaw::NoDedup)
+        {
             return reply;
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {
@@ -124,6 +128,9 @@ impl Machine {
             let (session, request) = (waiter.session, waiter.request);
             // Ended sessions leave their queues at once; this holds the rule even if one were left behind.
             let Some(state) = self.sessions.get_mut(&session) else {
+                if flaw::active(Flaw::GrantToDead) {
+                    self.hold(name, waiter);
+                }
                 continue;
             };
             state.waits.remove(&request);

@@ -51,6 +51,9 @@ pub struct Machine {
     held: u64,
     /// Clients in queues.
     waiting: u64,
+    /// For the seeded flaw `TokenFromMemory`: not in snapshots.
+    #[cfg(test)]
+    unsaved: u64,
 }
 
 impl Machine {
@@ -105,6 +108,11 @@ impl Machine {
 
     /// The next fencing token: above every earlier one and not below the log position.
     fn next_token(&mut self) -> Token {
+        #[cfg(test)]
+        if crate::flaw::active(crate::flaw::Flaw::TokenFromMemory) {
+            self.unsaved += 1;
+            return self.unsaved;
+        }
         let floor = (u64::from(self.restore_epoch) << 48) | self.position;
         self.high = self.high.saturating_add(1).max(floor);
         self.high

@@ -1,5 +1,7 @@
 //! Giving a lock back, and the lock-delay after a failed holder.
 
+use crate::flaw::{self, Flaw};
+
 use super::{Effect, Machine, Name, Refusal, Release, Reply, Token};
 
 impl Machine {
@@ -16,6 +18,9 @@ impl Machine {
                 current: self.epoch,
             });
         }
+        if flaw::active(Flaw::ReleaseByAnyone) && session.held.get(&ask.token) != Some(&ask.name) {
+            return self.free_all(&ask.name, effects);
+        }
         if session.held.get(&ask.token) != Some(&ask.name) {
             return Reply::Refused(Refusal::NotHeld);
         }
@@ -31,6 +36,20 @@ impl Machine {
         let reply = Reply::Released { remaining };
         self.remember(ask.session, ask.request, reply);
         reply
+    }
+
+    /// For the seeded flaw: frees the lock whoever holds it.
+    fn free_all(&mut self, name: &Name, effects: &mut Vec<Effect>) -> Reply {
+        let lock = self.locks.get(name);
+        let tokens: Vec<Token> = lock.map_or_else(Vec::new, |lock| {
+            lock.holders.iter().map(|held| held.token).collect()
+        });
+        for token in tokens {
+            self.drop_holder(name, token, false, effects);
+        }
+        self.grant_waiters(name, effects);
+        self.forget_if_idle(name);
+        Reply::Released { remaining: 0 }
     }
 
     fn count_down(&mut self, name: &Name, token: Token) -> u32 {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::flaw::{self, Flaw};
+
 use super::{Effect, Ended, Machine, Name, Refusal, Reply, RequestId, SessionId, Token};
 
 /// Answers remembered for each session, so that a repeated request gets the same one.
@@ -81,6 +83,7 @@ impl Machine {
         let mut touched = Vec::new();
         for (request, (name, place)) in session.waits {
             if let Some(lock) = self.locks.get_mut(&name)
+                && !flaw::active(Flaw::GrantToDead)
                 && lock.queue.remove(&place).is_some()
             {
                 self.waiting -= 1;
@@ -99,7 +102,7 @@ impl Machine {
             .into_iter()
             .map(|(token, name)| (name, token))
             .collect();
-        for (name, token) in &lost {
+        for (name, token) in lost.iter().filter(|_| !flaw::active(Flaw::KeepOnExpiry)) {
             self.drop_holder(name, *token, why == Ended::Expired, effects);
             touched.push(Arc::clone(name));
         }

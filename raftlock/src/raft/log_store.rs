@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::{Entry, LogId, Types, Vote};
+use crate::flaw::{self, Flaw};
 use crate::wal::{Flusher, Job, Record, RecordKind};
 
 #[derive(Default)]
@@ -164,6 +165,9 @@ impl RaftLogStorage<Types> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let record = self.record(RecordKind::Vote, 0, encode(vote)?);
         self.state().vote = Some(*vote);
+        if flaw::active(Flaw::ForgetVote) {
+            return Ok(());
+        }
         self.write(record).await
     }
 

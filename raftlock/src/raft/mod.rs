@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use backend::RaftBackend;
 pub use log_store::LogStore;
-pub use node::{Node, NodeError, NodeSetup, ReplicaStatus};
+pub use node::{Node, NodeError, NodeSetup, ReplicaStatus, status, transfer_all};
 pub use peers::{PeerBook, PeerError};
 pub use state_machine::StateMachine;
 
@@ -28,6 +28,7 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = openraft::impls::EmptyNode,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
+        AsyncRuntime = crate::chance::Runtime,
 );
 
 /// One group's Raft.

@@ -171,6 +171,7 @@ impl Link {
             }
         };
         let ended: io::Result<()> = tokio::select! {
+            biased;
             ended = write => ended,
             ended = read => ended,
             () = self.cut.notified() => Err(io::Error::other("the peer stopped answering")),
@@ -286,7 +287,7 @@ impl GroupNetwork {
         snapshot: Snapshot,
         limit: Duration,
     ) -> Result<Tell, RpcError> {
-        let transfer = rand::random();
+        let transfer = crate::chance::random();
         for part in snapshot.snapshot.chunks(wire::PART) {
             let ask = Ask::SnapshotPart {
                 transfer,
@@ -396,6 +397,7 @@ impl RaftNetworkV2<Types> for GroupNetwork {
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let limit = option.hard_ttl().max(Duration::from_secs(5));
         tokio::select! {
+            biased;
             closed = cancel => Err(closed.into()),
             sent = self.send_snapshot(vote, snapshot, limit) => match sent {
                 Ok(Tell::Snapshot(response)) => Ok(response),

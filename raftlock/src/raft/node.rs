@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::network::Links;
 use super::snapshot::SnapshotFile;
 use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_machine};
+use crate::chance;
 use crate::group::{Applier, Driver, Group, Shared};
 use crate::transport::Transport;
 use crate::wal::{Dir, Flusher, Record};
@@ -108,7 +109,7 @@ impl Node {
         let links = Links::start(&setup.peers, &setup.book, &setup.transport, &mut tasks);
         let config =
             Arc::new(raft_config(&setup).map_err(|why| NodeError::Raft { group: 0, why })?);
-        let boot = rand::random();
+        let boot = chance::random();
         let (mut groups, mut rafts) = (Vec::new(), Vec::new());
         for group in 0..setup.groups.max(1) {
             let recovering = |source| NodeError::Recover { group, source };

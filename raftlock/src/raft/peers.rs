@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use super::wire::{Hello, VERSION};
 use crate::wal::{Dir, FlushStats};
@@ -60,6 +61,7 @@ struct Known {
     saved: Saved,
     sequences: BTreeMap<u64, u64>,
     urls: BTreeMap<u64, String>,
+    seats: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
 /// This node's memory of its peers.
@@ -86,7 +88,7 @@ impl PeerBook {
             Ok(bytes) => serde_json::from_slice(&bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let saved = Saved {
-                    incarnation: rand::random(),
+                    incarnation: crate::chance::random(),
                     peers: BTreeMap::new(),
                 };
                 dir.replace(FILE, &serde_json::to_vec(&saved)?)?;
@@ -176,6 +178,13 @@ impl PeerBook {
         known.sequences.insert(from, hello.sequence);
         known.urls.insert(from, hello.client_url.clone());
         Ok(())
+    }
+
+    /// A peer's new connection; the receiver resolves when a newer one of the same peer comes.
+    pub fn take_seat(&self, from: u64) -> oneshot::Receiver<()> {
+        let (seat, displaced) = oneshot::channel();
+        self.known().seats.insert(from, seat);
+        displaced
     }
 
     /// A peer answered: its log is on disk so far.

@@ -30,6 +30,7 @@ pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts:
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
+            biased;
             accepted = listener.accept() => match accepted {
                 Ok(stream) if connections.len() < STRANGERS => {
                     connections.spawn(connection(stream, Arc::clone(&book), Arc::clone(&rafts)));
@@ -70,6 +71,8 @@ async fn talk(
         tracing::warn!(%error, "refused a peer");
         return Ok(());
     }
+    // A partition can leave this side of an older connection open for long: the newer one takes its place.
+    let mut displaced = book.take_seat(hello.from);
     let (reader, mut writer) = tokio::io::split(stream);
     let (requests, inbox) = mpsc::channel(BACKLOG);
     let (answers, mut outbox) = mpsc::unbounded_channel::<Vec<u8>>();
@@ -82,8 +85,10 @@ async fn talk(
         io::Result::Ok(())
     };
     tokio::select! {
+            biased;
         ended = read_requests(reader, requests) => ended,
         ended = write => ended,
+        _ = &mut displaced => Ok(()),
         () = handle(inbox, answers, book, &rafts) => Ok(()),
     }
 }
@@ -120,6 +125,7 @@ async fn handle(
     };
     loop {
         tokio::select! {
+            biased;
             request = inbox.recv() => {
                 let Some(Request { id, group, ask }) = request else { return };
                 let Some(raft) = rafts.get(group as usize) else {

@@ -41,6 +41,11 @@ impl SnapshotFile {
         self.dir.replace(&self.name, &bytes)
     }
 
+    /// Must everything run on the one thread of a simulation?
+    pub fn simulated(&self) -> bool {
+        self.dir.simulated()
+    }
+
     /// The snapshot, if there is one. A damaged one is an error: the log before it is gone.
     pub fn load(&self) -> io::Result<Option<Snapshot>> {
         let bytes = match self.dir.read(&self.name) {

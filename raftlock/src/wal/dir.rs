@@ -18,6 +18,10 @@ pub trait Dir: Send + Sync {
     fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>>;
     /// Replaces a file's content; all or nothing, durable when this returns.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Is this a simulated disk, whose users must not leave the simulation's thread?
+    fn simulated(&self) -> bool {
+        false
+    }
     /// Removes a file; no error where it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
 }

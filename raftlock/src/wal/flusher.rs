@@ -37,12 +37,16 @@ impl FlushStats {
     pub fn sequence(&self) -> u64 {
         self.sequence.load(Ordering::Acquire)
     }
+
+    pub(crate) fn set_sequence(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Release);
+    }
 }
 
 /// Handle of the flusher's thread, which ends when the last handle is dropped.
 #[derive(Clone)]
 pub struct Flusher {
-    jobs: mpsc::Sender<Job>,
+    jobs: Arc<dyn Fn(Job) -> Result<(), Job> + Send + Sync>,
     stats: Arc<FlushStats>,
 }
 
@@ -57,7 +61,7 @@ impl Flusher {
         let (ended, over) = oneshot::channel();
         let (jobs, inbox) = mpsc::channel();
         let stats = Arc::new(FlushStats::default());
-        stats.sequence.store(wal.sequence(), Ordering::Release);
+        stats.set_sequence(wal.sequence());
         let counts = Arc::clone(&stats);
         std::thread::Builder::new()
             .name("raftlock-flush".to_owned())
@@ -65,12 +69,31 @@ impl Flusher {
                 run(wal, &inbox, &counts, &failed);
                 let _ = ended.send(());
             })?;
-        Ok((Flusher { jobs, stats }, over))
+        let jobs = move |job| jobs.send(job).map_err(|mpsc::SendError(job)| job);
+        Ok((
+            Flusher {
+                jobs: Arc::new(jobs),
+                stats,
+            },
+            over,
+        ))
+    }
+
+    /// A flusher whose jobs are done elsewhere, in a simulation.
+    #[cfg(test)]
+    pub fn custom(
+        jobs: impl Fn(Job) -> Result<(), Job> + Send + Sync + 'static,
+        stats: Arc<FlushStats>,
+    ) -> Self {
+        Flusher {
+            jobs: Arc::new(jobs),
+            stats,
+        }
     }
 
     /// Queues a job; jobs are made durable in the order of queueing.
     pub fn submit(&self, job: Job) {
-        if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
+        if let Err(job) = (self.jobs)(job) {
             (job.done)(Err(WalError::Poisoned.to_string()));
         }
     }
@@ -100,7 +123,7 @@ fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &d
         stats.nanos.fetch_add(nanos, Ordering::Relaxed);
         stats.worst_nanos.fetch_max(nanos, Ordering::Relaxed);
         if result.is_ok() {
-            stats.sequence.store(wal.sequence(), Ordering::Release);
+            stats.set_sequence(wal.sequence());
         }
         if let Err(error) = &result
             && !reported

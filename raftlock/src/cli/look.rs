@@ -1,0 +1,135 @@
+//! `raftlock status | locks | transfer-leader | snapshot`: looking at and tending a cluster.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::Endpoints;
+
+/// Show every node's groups, leaders and sizes
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    at: Endpoints,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show one lock
+#[derive(Debug, clap::Args)]
+pub struct LocksArgs {
+    /// Names, or beginnings of names with --prefix
+    names: Vec<String>,
+    /// List held locks whose names begin so
+    #[arg(long)]
+    prefix: Option<String>,
+    #[command(flatten)]
+    at: Endpoints,
+}
+
+/// Hand the leaderships of a node to the others
+#[derive(Debug, clap::Args)]
+pub struct NodeArgs {
+    /// The node, HOST:PORT
+    node: String,
+}
+
+fn http() -> anyhow::Result<reqwest::Client> {
+    Ok(reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(10))
+        .build()?)
+}
+
+fn base(endpoint: &str) -> String {
+    if endpoint.contains("://") {
+        endpoint.to_owned()
+    } else {
+        format!("http://{endpoint}")
+    }
+}
+
+/// Prints the status of all nodes.
+pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
+    let http = http()?;
+    let mut reached = 0;
+    for endpoint in &args.at.endpoints {
+        let answer = async {
+            http.get(format!("{}/v1/status", base(endpoint)))
+                .send()
+                .await?
+                .json::<Value>()
+                .await
+        };
+        match answer.await {
+            Ok(status) if args.json => println!("{status}"),
+            Ok(status) => print_status(endpoint, &status),
+            Err(error) => {
+                eprintln!("{endpoint}: {error}");
+                continue;
+            }
+        }
+        reached += 1;
+    }
+    if reached == 0 {
+        bail!("no node answered; is --endpoints right?");
+    }
+    Ok(())
+}
+
+fn print_status(endpoint: &str, status: &Value) {
+    println!(
+        "node {} at {endpoint}, {} replicas",
+        status["node"], status["replicas"]
+    );
+    for group in status["groups"].as_array().into_iter().flatten() {
+        println!(
+            "  group {:>2}  {:<9} term {:>4}  leader {:>4}  log {:>8}  sessions {:>6}  held {:>7}  waiting {:>5}",
+            group["group"],
+            group["state"].as_str().unwrap_or("?"),
+            group["term"],
+            group["leader"],
+            group["last_log"],
+            group["sessions"],
+            group["held"],
+            group["waiting"],
+        );
+    }
+}
+
+/// Prints locks as JSON, one a line.
+pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
+    let api = args.at.api()?;
+    for name in &args.names {
+        println!(
+            "{}",
+            serde_json::to_string(&api.show(name).await.result()?)?
+        );
+    }
+    if let Some(prefix) = &args.prefix {
+        let http = http()?;
+        for endpoint in &args.at.endpoints {
+            let url = format!("{}/v1/locks?prefix={prefix}", base(endpoint));
+            let listed: Value = http.get(url).send().await?.json().await?;
+            for lock in listed["locks"].as_array().into_iter().flatten() {
+                println!("{lock}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `POST` to an administrator's path of one node.
+pub async fn admin(args: NodeArgs, verb: &str) -> anyhow::Result<()> {
+    let url = format!("{}/v1/admin/{verb}", base(&args.node));
+    let response = http()?
+        .post(&url)
+        .send()
+        .await
+        .with_context(|| format!("cannot reach {}", args.node))?;
+    let text = response.text().await?;
+    println!("{text}");
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Tending a node.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::locks::lock_json;
+use super::{ApiError, App};
+use crate::raft::transfer_all;
+
+/// Locks listed at most.
+const LIST_LIMIT: usize = 1000;
+
+/// `POST /v1/admin/transfer-leader`: hands this node's leaderships to others.
+pub(super) async fn transfer_leader(State(app): State<Arc<App>>) -> Json<Value> {
+    transfer_all(&app.rafts, app.config.id).await;
+    let still = app.rafts.iter().filter(|raft| raft.is_leader()).count();
+    Json(json!({ "still_leading": still }))
+}
+
+/// `POST /v1/admin/snapshot`: writes snapshots of all groups in the background.
+pub(super) async fn snapshot(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    for raft in app.rafts.iter() {
+        raft.trigger()
+            .snapshot()
+            .await
+            .map_err(|error| ApiError::stopped(&error))?;
+    }
+    Ok(Json(json!({ "groups": app.rafts.len() })))
+}
+
+#[derive(Deserialize)]
+pub(super) struct List {
+    #[serde(default)]
+    prefix: String,
+}
+
+/// `GET /v1/locks?prefix=`: locks of the groups that this node leads, as it sees them; not linearizable.
+pub(super) async fn list(State(app): State<Arc<App>>, Query(ask): Query<List>) -> Json<Value> {
+    let mut found = Vec::new();
+    for (raft, group) in app.rafts.iter().zip(&app.groups) {
+        if !raft.is_leader() {
+            continue;
+        }
+        let names: Vec<String> = {
+            let machine = group.shared.machine();
+            let fitting = machine
+                .locks()
+                .filter(|(name, _)| name.starts_with(&ask.prefix));
+            fitting
+                .take(LIST_LIMIT)
+                .map(|(name, _)| name.to_string())
+                .collect()
+        };
+        found.extend(names.iter().map(|name| lock_json(group, name)));
+    }
+    found.sort_by_key(|lock| lock["name"].as_str().map(str::to_owned));
+    found.truncate(LIST_LIMIT);
+    Json(json!({ "locks": found, "limit": LIST_LIMIT }))
+}

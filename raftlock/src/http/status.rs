@@ -1,0 +1,48 @@
+//! What the cluster looks like from this node.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::App;
+use crate::buckets::BUCKETS;
+use crate::raft::status as replica_status;
+
+/// `GET /v1/status`: this node's groups, their leaders and sizes.
+pub(super) async fn status(State(app): State<Arc<App>>) -> Json<Value> {
+    let groups: Vec<Value> = replica_status(&app.rafts)
+        .into_iter()
+        .zip(&app.groups)
+        .map(|(replica, group)| {
+            let counts = group.shared.machine().counts();
+            json!({
+                "group": replica.group,
+                "state": replica.state,
+                "term": replica.term,
+                "leader": replica.leader,
+                "leader_url": app.address(replica.leader),
+                "last_log": replica.last_log,
+                "applied": replica.applied,
+                "snapshot": replica.snapshot,
+                "sessions": counts.sessions,
+                "held": counts.held,
+                "waiting": counts.waiting,
+            })
+        })
+        .collect();
+    Json(json!({
+        "node": app.config.id,
+        "replicas": app.config.peers.len().max(1),
+        "version": env!("CARGO_PKG_VERSION"),
+        "groups": groups,
+    }))
+}
+
+/// `GET /v1/map`: which group keeps which bucket; clients cache it by its version.
+pub(super) async fn map(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(
+        json!({ "version": app.buckets.version, "buckets": BUCKETS, "groups": app.buckets.groups }),
+    )
+}
