@@ -7,7 +7,7 @@
 use fencepost_history::EventType;
 
 use super::finding::{Findings, Otherwise, plural, seconds};
-use super::track::{F, Op, Stamp, Tracker, What};
+use super::track::{F, Op, Stamp, Tracker, What, nanos};
 use super::{Check, Cx, Entry, Finding, Results};
 use crate::judge::facts::Facts;
 
@@ -15,6 +15,7 @@ pub const ENTRY: Entry = Entry {
     name: "available",
     about: "acquires fail in the calm part, or recovery after the heal takes too long",
     new: |_| Box::new(Available::default()),
+    live: None,
 };
 
 /// Share of calm acquires that may fail, as 1 in so many; and how many may in any case, so that one
@@ -133,13 +134,9 @@ impl Check for Available {
         }
     }
 
-    fn violated(&self) -> bool {
-        false
-    }
-
     fn finish(mut self: Box<Self>, facts: &Facts, _: &Tracker, out: &mut Results) {
         self.calm_failed();
-        let recovery = self.slow((facts.allow.recovery_ms * 1e6) as i64);
+        let recovery = self.slow(nanos(facts.allow.recovery_ms));
         let exercised = self.calm + u64::from(recovery.is_some());
         let otherwise = match &recovery {
             None if self.faulted => {

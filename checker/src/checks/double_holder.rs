@@ -19,7 +19,12 @@ pub const ENTRY: Entry = Entry {
     name: "double-holder",
     about: "two clients hold, claim or act under one lock at once; classes service, client, limit",
     new: |facts| Box::new(DoubleHolder::new(facts)),
+    live: Some(|facts| Box::new(DoubleHolder::new(facts))),
 };
+
+const SERVICE: &str = "double-holder.service";
+const CLIENT: &str = "double-holder.client";
+const LIMIT: &str = "double-holder.limit";
 
 /// Certain unless a loss that was noticed earlier is reported later.
 struct Pending {
@@ -32,6 +37,8 @@ struct Pending {
 
 /// Findings that may still be taken back, at most.
 const PENDING: usize = 256;
+/// Pairs that were told already, above which forgotten grants are looked for among them.
+const TOLD: usize = 1 << 14;
 
 struct DoubleHolder {
     permits: u64,
@@ -198,6 +205,11 @@ impl DoubleHolder {
         if !self.told.insert((a.id, first)) {
             return;
         }
+        if self.told.len() > TOLD {
+            // Only remembered grants are believed in.
+            self.told
+                .retain(|(a, b)| track.grant(*a).is_some() && track.grant(*b).is_some());
+        }
         let finding = story(a, others, fault, proof);
         match fault {
             Some(_) => self.limit.add(finding),
@@ -320,9 +332,20 @@ impl Check for DoubleHolder {
         self.overheld(track, &a, &[&b], &proof);
     }
 
-    fn violated(&self) -> bool {
+    fn certain(&self) -> u64 {
         // What is pending may still be taken back.
-        !self.service.is_empty()
+        self.service.count + self.client.count + self.limit.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        [
+            (SERVICE, &self.service),
+            (CLIENT, &self.client),
+            (LIMIT, &self.limit),
+        ]
+        .into_iter()
+        .flat_map(|(name, findings)| findings.told(name))
+        .collect()
     }
 
     fn finish(mut self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {
@@ -339,13 +362,10 @@ impl Check for DoubleHolder {
         let rest =
             |f: Findings| f.conclude(self.takeovers, holds_if(self.takeovers, why.clone(), none));
         let (client, limit) = (rest(self.client), rest(self.limit));
-        out.insert(
-            "double-holder".into(),
-            overall(&[&service, &client, &limit]),
-        );
-        out.insert("double-holder.service".into(), service);
-        out.insert("double-holder.client".into(), client);
-        out.insert("double-holder.limit".into(), limit);
+        out.insert(ENTRY.name.into(), overall(&[&service, &client, &limit]));
+        out.insert(SERVICE.into(), service);
+        out.insert(CLIENT.into(), client);
+        out.insert(LIMIT.into(), limit);
     }
 }
 

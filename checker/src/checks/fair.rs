@@ -17,12 +17,8 @@ use crate::judge::facts::Facts;
 pub const ENTRY: Entry = Entry {
     name: "fair",
     about: "a queued waiter is overtaken, or its wake-up is lost, where FIFO is promised",
-    new: |facts| {
-        Box::new(Fair {
-            promised: facts.system.fifo,
-            ..Fair::default()
-        })
-    },
+    new: |facts| Box::new(Fair::new(facts)),
+    live: Some(|facts| Box::new(Fair::new(facts))),
 };
 
 /// A queue that sleeps longer than half a lease after a release has lost its wake-up; at least this.
@@ -48,6 +44,13 @@ struct Fair {
 }
 
 impl Fair {
+    fn new(facts: &Facts) -> Fair {
+        Fair {
+            promised: facts.system.fifo,
+            ..Fair::default()
+        }
+    }
+
     fn granted(&mut self, cx: &Cx<'_>, b: &Grant) {
         let mine = self.waiting.remove(&b.process);
         let behind = |w: &Waiter| {
@@ -159,8 +162,12 @@ impl Check for Fair {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {

@@ -16,6 +16,7 @@ pub const ENTRY: Entry = Entry {
     name: "fence-monotonic",
     about: "a later grant has no higher fence, or two owners got one fence",
     new: |_| Box::new(FenceMonotonic::default()),
+    live: Some(|_| Box::new(FenceMonotonic::default())),
 };
 
 /// Entries of one generation of recent fences; two are kept.
@@ -104,8 +105,12 @@ impl Check for FenceMonotonic {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(self: Box<Self>, facts: &Facts, _: &Tracker, out: &mut Results) {

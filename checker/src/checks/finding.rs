@@ -92,7 +92,7 @@ impl Finding {
         }
     }
 
-    fn sorted(mut self) -> Finding {
+    pub(super) fn sorted(mut self) -> Finding {
         self.evidence.sort_unstable();
         self.evidence.dedup();
         self.story.sort_by_key(|s| (s.time, s.index));
@@ -139,6 +139,11 @@ impl Findings {
         if better {
             self.best = Some(f);
         }
+    }
+
+    /// The plainest under the name of its check, if there is any.
+    pub fn told(&self, name: &'static str) -> Vec<(&'static str, Finding)> {
+        self.best.iter().map(|f| (name, f.clone())).collect()
     }
 
     pub fn is_empty(&self) -> bool {

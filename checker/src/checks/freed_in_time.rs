@@ -9,7 +9,7 @@ use fencepost_history::EventType;
 use hashbrown::{HashMap, HashSet};
 
 use super::finding::{Findings, Otherwise, plural, seconds};
-use super::track::{F, Grant, KeyId, Op, Stamp, Tracker, What};
+use super::track::{F, Grant, KeyId, Op, Stamp, Tracker, What, nanos};
 use super::{Check, Cx, Entry, Finding, Results};
 use crate::judge::facts::Facts;
 
@@ -17,6 +17,7 @@ pub const ENTRY: Entry = Entry {
     name: "freed-in-time",
     about: "a dead or silent holder's lock is not granted within TTL + lock-delay",
     new: |facts| Box::new(FreedInTime::new(facts)),
+    live: Some(|facts| Box::new(FreedInTime::new(facts))),
 };
 
 #[derive(Default)]
@@ -50,9 +51,9 @@ impl FreedInTime {
             findings: Findings::default(),
             keys: HashMap::new(),
             dead: HashSet::new(),
-            ttl: (facts.lease.ttl_ms.unwrap_or(0.0) * 1e6) as i64,
+            ttl: nanos(facts.lease.ttl_ms.unwrap_or(0.0)),
             leases: false,
-            delay: (facts.system.lock_delay_ms * 1e6) as i64,
+            delay: nanos(facts.system.lock_delay_ms),
             factor: facts.allow.freed_factor.max(1.0),
             calm: Some(Stamp::default()),
             faulted: false,
@@ -77,7 +78,7 @@ impl FreedInTime {
             calm
         };
         let bound = (self.ttl + self.delay) as f64 * self.factor;
-        Some((base, base.time + bound as i64))
+        Some((base, base.time.saturating_add(bound as i64)))
     }
 
     /// An acquire returned: had it, or should it have, been granted before?
@@ -178,7 +179,7 @@ fn story(op: &Op, k: &Key, base: Stamp, end: i64, now: Stamp, b: Option<&Grant>)
         "{} is {outcome} {} after {why}, {} allowed",
         op.name,
         seconds(now.time - base.time),
-        seconds(end - base.time)
+        seconds(end.saturating_sub(base.time))
     ))
     .tell(base, why.to_owned())
     .tell(
@@ -223,8 +224,12 @@ impl Check for FreedInTime {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(mut self: Box<Self>, _: &Facts, track: &Tracker, out: &mut Results) {

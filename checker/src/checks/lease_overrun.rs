@@ -15,6 +15,7 @@ pub const ENTRY: Entry = Entry {
     name: "lease-overrun",
     about: "a write reached the store after its lease ran out and another client was granted the lock",
     new: |_| Box::new(LeaseOverrun::default()),
+    live: Some(|_| Box::new(LeaseOverrun::default())),
 };
 
 #[derive(Default)]
@@ -101,8 +102,12 @@ impl Check for LeaseOverrun {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {

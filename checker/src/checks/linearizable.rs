@@ -21,6 +21,7 @@ pub const ENTRY: Entry = Entry {
     name: "linearizable",
     about: "acquires and releases fit the lock's model in some order",
     new: |facts| Box::new(Linearizable::new(facts)),
+    live: None,
 };
 
 /// Events handed over at a time, and batches under way.
@@ -145,10 +146,6 @@ impl Check for Linearizable {
         if self.batch.len() >= BATCH {
             self.hand_over();
         }
-    }
-
-    fn violated(&self) -> bool {
-        false
     }
 
     fn finish(mut self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {

@@ -3,22 +3,35 @@
 use fencepost_history::Event;
 
 use super::track::Tracker;
-use super::{CHECKS, Check, Cx, Results, StoreOp};
+use super::{CHECKS, Check, Cx, Finding, Results, StoreOp};
 use crate::judge::facts::Facts;
 
 /// Every registered check, fed together.
 pub struct Lineup {
     facts: Facts,
     track: Tracker,
-    checks: Vec<(&'static str, Box<dyn Check>)>,
+    checks: Vec<Box<dyn Check>>,
+    /// Certain violations of each check that were asked for.
+    asked: Vec<u64>,
 }
 
 impl Lineup {
     pub fn new(facts: &Facts) -> Lineup {
+        Lineup::of(facts, CHECKS.iter().map(|c| (c.new)(facts)).collect())
+    }
+
+    /// Those checks that can be certain of something before the end.
+    pub(crate) fn live(facts: &Facts) -> Lineup {
+        let checks = CHECKS.iter().filter_map(|c| c.live).map(|new| new(facts));
+        Lineup::of(facts, checks.collect())
+    }
+
+    fn of(facts: &Facts, checks: Vec<Box<dyn Check>>) -> Lineup {
         Lineup {
             facts: facts.clone(),
             track: Tracker::new(facts),
-            checks: CHECKS.iter().map(|c| (c.name, (c.new)(facts))).collect(),
+            asked: vec![0; checks.len()],
+            checks,
         }
     }
 
@@ -31,31 +44,36 @@ impl Lineup {
             event,
             seen: &seen,
         };
-        for (_, check) in &mut self.checks {
+        for check in &mut self.checks {
             check.event(&cx);
         }
     }
 
     /// The next line of the store's log, before the first event or during a run.
     pub fn store(&mut self, op: &StoreOp) {
-        for (_, check) in &mut self.checks {
+        for check in &mut self.checks {
             check.store(op);
         }
     }
 
     /// The next line of the store's log, from its beginning again, after the last event.
     pub fn store_again(&mut self, op: &StoreOp) {
-        for (_, check) in &mut self.checks {
+        for check in &mut self.checks {
             check.store_again(&self.track, op);
         }
     }
 
-    /// The first check of which a violation is certain by now: what `fail-fast` asks.
-    pub fn violated(&self) -> Option<&'static str> {
-        self.checks
-            .iter()
-            .find(|(_, c)| c.violated())
-            .map(|(name, _)| *name)
+    /// What became certain since this was asked last: entry of `verdict.json` and plainest finding.
+    pub(crate) fn news(&mut self) -> Vec<(&'static str, Finding)> {
+        let mut news = Vec::new();
+        for (check, asked) in self.checks.iter().zip(&mut self.asked) {
+            let certain = check.certain();
+            if certain > *asked {
+                *asked = certain;
+                news.extend(check.tell(&self.track));
+            }
+        }
+        news
     }
 
     pub fn tracker(&self) -> &Tracker {
@@ -64,7 +82,7 @@ impl Lineup {
 
     pub fn finish(self) -> Results {
         let mut out = Results::new();
-        for (_, check) in self.checks {
+        for check in self.checks {
             check.finish(&self.facts, &self.track, &mut out);
         }
         out

@@ -18,7 +18,8 @@ use crate::judge::facts::Facts;
 pub const ENTRY: Entry = Entry {
     name: "lost-update",
     about: "two updates started from the same value, or an acknowledged one is missing at the end",
-    new: |_| Box::new(LostUpdate::default()),
+    new: |facts| Box::new(LostUpdate::new(facts, true)),
+    live: Some(|facts| Box::new(LostUpdate::new(facts, false))),
 };
 
 /// Consumed `prev`s of one generation; two are kept. What is forgotten is still found by its tip.
@@ -54,6 +55,10 @@ type Consumed = HashMap<(u32, u64), Update, foldhash::fast::FixedState>;
 
 #[derive(Default)]
 struct LostUpdate {
+    /// The store was under a fault: nothing is certain.
+    silent: bool,
+    /// The end will be seen, so what must be there is remembered.
+    to_the_end: bool,
     /// Updates that share a `prev`: the better story.
     findings: Findings,
     gone: Findings,
@@ -68,6 +73,14 @@ struct LostUpdate {
 }
 
 impl LostUpdate {
+    fn new(facts: &Facts, to_the_end: bool) -> LostUpdate {
+        LostUpdate {
+            silent: facts.store.faulted,
+            to_the_end,
+            ..LostUpdate::default()
+        }
+    }
+
     fn acknowledged(&mut self, op: &Op, done: Stamp) {
         self.updates += 1;
         let update = Update {
@@ -90,7 +103,7 @@ impl LostUpdate {
         let register = self.registers.entry(op.key).or_default();
         register.cover(prev);
         let covered = register.afloat.remove(&value).is_some_and(|a| a.covered);
-        if !covered {
+        if !covered && self.to_the_end {
             register.tips.insert(value, update);
         }
     }
@@ -221,6 +234,9 @@ impl Check for LostUpdate {
                 }
                 (F::Add, EventType::Ok) => {
                     self.updates += 1;
+                    if !self.to_the_end {
+                        return;
+                    }
                     let added = self.elements.entry(op.key).or_default();
                     added.push((value_hash(&op.value), op.invoke, cx.seen.now));
                 }
@@ -239,12 +255,16 @@ impl Check for LostUpdate {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        if self.silent { 0 } else { self.findings.count }
     }
 
-    fn finish(mut self: Box<Self>, facts: &Facts, track: &Tracker, out: &mut Results) {
-        if facts.store.faulted {
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
+    }
+
+    fn finish(mut self: Box<Self>, _: &Facts, track: &Tracker, out: &mut Results) {
+        if self.silent {
             let result = super::finding::unknown("the store itself was under a fault");
             out.insert(ENTRY.name.into(), result);
             return;

@@ -1,7 +1,7 @@
 //! Lock-safety checks: one file each, and one line in [`CHECKS`].
 //!
-//! All of them stream: [`Lineup`] takes a run's events one by one, during the run or afterwards. What
-//! each check means is in its file; the words are those of docs/outcomes.md and the design.
+//! All of them stream: [`Lineup`] takes a run's events one by one; [`crate::judge::Live`] does so during
+//! the run. What each check means is in its file; the words are those of docs/outcomes.md and the design.
 
 mod available;
 mod coverage;
@@ -61,16 +61,29 @@ pub trait Check: Send {
     /// The next line of the store's log, after the last event.
     fn store_again(&mut self, _: &Tracker, _: &StoreOp) {}
 
-    /// Whether a violation is certain already.
-    fn violated(&self) -> bool;
+    /// How many violations are certain already: those that no later event takes back.
+    fn certain(&self) -> u64 {
+        0
+    }
+
+    /// The plainest of them, by the name of its entry in `verdict.json`.
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        Vec::new()
+    }
 }
+
+/// Begins a check.
+type New = fn(&Facts) -> Box<dyn Check>;
 
 /// A check by its name, and how it begins.
 pub struct Entry {
     pub name: &'static str,
     /// One line for `fencepost list`.
     pub about: &'static str,
-    pub new: fn(&Facts) -> Box<dyn Check>,
+    pub new: New,
+    /// The same during a run, in memory that is bounded by what is open; `None` where nothing is certain
+    /// before the end.
+    pub live: Option<New>,
 }
 
 /// Every check.

@@ -13,6 +13,7 @@ pub const ENTRY: Entry = Entry {
     name: "owner-only",
     about: "a release or renewal succeeded for somebody who did not hold the lock",
     new: |_| Box::new(OwnerOnly::default()),
+    live: Some(|_| Box::new(OwnerOnly::default())),
 };
 
 /// Ended grants that are looked through for one that superseded.
@@ -140,8 +141,12 @@ impl Check for OwnerOnly {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {

@@ -17,7 +17,8 @@ use crate::verdict::CheckResult;
 pub const ENTRY: Entry = Entry {
     name: "stale-fence-accepted",
     about: "the store accepted a lower fence after a higher one",
-    new: |_| Box::new(StaleFence::default()),
+    new: |facts| Box::new(StaleFence::new(facts)),
+    live: Some(|facts| Box::new(StaleFence::new(facts))),
 };
 
 /// Violations that are looked up in the history; the rest are counted.
@@ -47,6 +48,8 @@ type Slot = (Arc<str>, Option<Arc<str>>);
 
 #[derive(Default)]
 struct StaleFence {
+    /// Why the log says nothing.
+    silent: Option<&'static str>,
     highest: HashMap<Slot, Line>,
     /// As `highest`, of writes alone: a write makes the plainer story.
     written: HashMap<Slot, Line>,
@@ -58,6 +61,19 @@ struct StaleFence {
 }
 
 impl StaleFence {
+    fn new(facts: &Facts) -> StaleFence {
+        let mode = facts.mode.as_deref().map(Mode::of).unwrap_or_default();
+        let silent = match (mode, facts.store.faulted) {
+            (Mode::Exclusive, false) => None,
+            (Mode::Exclusive, true) => Some("the store itself was under a fault"),
+            _ => Some("not applicable: locks are not exclusive"),
+        };
+        StaleFence {
+            silent,
+            ..StaleFence::default()
+        }
+    }
+
     fn line(op: &StoreOp, fence: u64) -> Line {
         Line {
             seq: op.seq,
@@ -125,6 +141,15 @@ fn verb(f: F) -> &'static str {
     }
 }
 
+/// During a run the grant was there before the log's line.
+fn granted(track: &Tracker, pair: &Pair, line: &Line) -> Option<Grant> {
+    let key = track.find_key(&pair.key)?;
+    track
+        .grants_of(key)
+        .find(|g| g.fence == Some(line.fence))
+        .cloned()
+}
+
 fn story(pair: &Pair, track: &Tracker) -> Finding {
     let (high, low) = (&pair.high, &pair.low);
     let mut f = Finding::new(format!(
@@ -137,15 +162,16 @@ fn story(pair: &Pair, track: &Tracker) -> Finding {
         high.fence,
         high.seq
     ));
+    let grant = |line: &Line| line.grant.clone().or_else(|| granted(track, pair, line));
     for line in [low, high] {
-        if let Some(g) = &line.grant {
+        if let Some(g) = &grant(line) {
             f = f.granted(g);
         }
         if let Some(invoke) = line.invoke {
             f = f.cite(invoke);
         }
     }
-    if let Some(a) = &low.grant {
+    if let Some(a) = &grant(low) {
         let fault = a.promised.and_then(|p| track.faults.across(a.worker, p));
         f = f.ran_out(a, fault);
     }
@@ -188,12 +214,19 @@ impl Check for StaleFence {
         }
     }
 
-    fn violated(&self) -> bool {
-        self.count > 0
+    fn certain(&self) -> u64 {
+        if self.silent.is_some() { 0 } else { self.count }
     }
 
-    fn finish(self: Box<Self>, facts: &Facts, track: &Tracker, out: &mut Results) {
-        out.insert(ENTRY.name.into(), self.conclude(facts, track));
+    fn tell(&self, track: &Tracker) -> Vec<(&'static str, Finding)> {
+        let pair = self.pairs.last();
+        pair.map(|p| (ENTRY.name, story(p, track).sorted()))
+            .into_iter()
+            .collect()
+    }
+
+    fn finish(self: Box<Self>, _: &Facts, track: &Tracker, out: &mut Results) {
+        out.insert(ENTRY.name.into(), self.conclude(track));
     }
 }
 
@@ -231,13 +264,9 @@ impl StaleFence {
         })
     }
 
-    fn conclude(self, facts: &Facts, track: &Tracker) -> CheckResult {
-        let mode = facts.mode.as_deref().map(Mode::of).unwrap_or_default();
-        if mode != Mode::Exclusive {
-            return super::finding::unknown("not applicable: locks are not exclusive");
-        }
-        if facts.store.faulted {
-            return super::finding::unknown("the store itself was under a fault");
+    fn conclude(self, track: &Tracker) -> CheckResult {
+        if let Some(why) = self.silent {
+            return super::finding::unknown(why);
         }
         let mut findings = Findings::default();
         if let Some(pair) = self.plainest().or_else(|| self.pairs.first().cloned()) {

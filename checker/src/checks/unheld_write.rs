@@ -11,6 +11,7 @@ pub const ENTRY: Entry = Entry {
     name: "unheld-write",
     about: "a write reached the store under a grant that was never made",
     new: |_| Box::new(UnheldWrite::default()),
+    live: Some(|_| Box::new(UnheldWrite::default())),
 };
 
 /// Writes in question at a time.
@@ -131,8 +132,12 @@ impl Check for UnheldWrite {
         }
     }
 
-    fn violated(&self) -> bool {
-        !self.findings.is_empty()
+    fn certain(&self) -> u64 {
+        self.findings.count
+    }
+
+    fn tell(&self, _: &Tracker) -> Vec<(&'static str, Finding)> {
+        self.findings.told(ENTRY.name)
     }
 
     fn finish(self: Box<Self>, _: &Facts, _: &Tracker, out: &mut Results) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::JudgeError;
+use crate::checks::track::nanos;
 use crate::verdict::Expected;
 
 /// The part of `run.json` that is judged by (docs/history-format.md). What a file
@@ -109,7 +110,7 @@ impl Facts {
     /// Part of a lease that is not counted on, in nanoseconds: 1 % of the TTL + 5 ms + the
     /// server's granularity.
     pub fn margin(&self, ttl_ns: i64) -> i64 {
-        ttl_ns / 100 + 5_000_000 + (self.system.granularity_ms * 1e6) as i64
+        ttl_ns / 100 + 5_000_000 + nanos(self.system.granularity_ms)
     }
 }
 

@@ -2,6 +2,7 @@
 //! `history.jsonl` and `store.jsonl`.
 
 pub mod facts;
+mod live;
 mod outcome;
 mod store_log;
 
@@ -14,6 +15,7 @@ use fencepost_history::{Event, ReadError, Reader, Warning, read_path};
 use crate::checks::{Lineup, Results, applied};
 use crate::verdict::VerdictFile;
 use facts::Facts;
+pub use live::{Certain, Live};
 use outcome::Circumstances;
 use store_log::LogEnd;
 

@@ -16,9 +16,28 @@ pub struct Circumstances {
     pub not_applied: Option<String>,
 }
 
+/// What is expected of one entry. The classes of `double-holder` and the whole are one finding: whichever
+/// is named is compared.
+pub fn expected(facts: &Facts, name: &str) -> Expected {
+    let whole = facts.expect.get(OVERALL);
+    match facts.expect.get(name) {
+        Some(expected) => *expected,
+        None if name == OVERALL && class_named(facts) => Expected::Any,
+        None if is_class(name) && !class_named(facts) => whole.copied().unwrap_or_default(),
+        None => Expected::default(),
+    }
+}
+
+fn is_class(name: &str) -> bool {
+    name.starts_with("double-holder.")
+}
+
+fn class_named(facts: &Facts) -> bool {
+    facts.expect.keys().any(|k| is_class(k))
+}
+
 /// Notes in each result what was expected of it.
 pub fn expect(facts: &Facts, checks: &mut BTreeMap<String, CheckResult>) {
-    let class_named = facts.expect.keys().any(|k| k.starts_with("double-holder."));
     for (name, expected) in &facts.expect {
         let result = checks
             .entry(name.clone())
@@ -29,11 +48,9 @@ pub fn expect(facts: &Facts, checks: &mut BTreeMap<String, CheckResult>) {
         if facts.expect.contains_key(name) {
             continue;
         }
-        let overall_named = facts.expect.contains_key(OVERALL);
         // The classes and the whole are one finding: whichever is named is compared.
-        let named_elsewhere = (name == OVERALL && class_named)
-            || (name.starts_with("double-holder.") && overall_named && !class_named);
-        if named_elsewhere {
+        let whole_named = facts.expect.contains_key(OVERALL) && !class_named(facts);
+        if (name == OVERALL && class_named(facts)) || (is_class(name) && whole_named) {
             result.expected = Expected::Any;
         }
     }

@@ -334,18 +334,6 @@ fn a_renewal_that_revives_a_lost_lease_is_the_services() {
 }
 
 #[test]
-fn fail_fast_waits_until_a_finding_cannot_be_taken_back() {
-    let lineup = two(500).lineup();
-    assert_eq!(lineup.violated(), None);
-    let lineup = two(500)
-        .t(700)
-        .claims(0, "a", 1, 600)
-        .claims(1, "b", 2, 600)
-        .lineup();
-    assert_eq!(lineup.violated(), Some("double-holder"));
-}
-
-#[test]
 fn one_that_waited_longer_than_a_lease_and_then_acts_is_nobodys_fault() {
     script()
         .grant(0, "a", 1)

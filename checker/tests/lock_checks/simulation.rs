@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bug {
+pub enum Bug {
     None,
     /// Grants a lock that is held.
     Grants,
@@ -320,7 +320,7 @@ impl Sim {
     }
 }
 
-fn history(seed: u64, bug: Bug, steps: usize) -> Vec<Event> {
+pub fn history(seed: u64, bug: Bug, steps: usize) -> Vec<Event> {
     let mut sim = Sim {
         rng: Rng(seed | 1),
         bug,
@@ -348,12 +348,15 @@ fn history(seed: u64, bug: Bug, steps: usize) -> Vec<Event> {
     sim.events()
 }
 
-fn verdicts(events: &[Event]) -> fencepost_checker::checks::Results {
-    let facts = Facts::parse(
+pub fn facts() -> Facts {
+    Facts::parse(
         r#"{"system":{"lease":true,"fence":true,"granularity_ms":1},"lease":{"ttl_ms":1000}}"#,
     )
-    .expect("facts");
-    let mut lineup = Lineup::new(&facts);
+    .expect("facts")
+}
+
+pub fn verdicts(events: &[Event]) -> fencepost_checker::checks::Results {
+    let mut lineup = Lineup::new(&facts());
     for e in events {
         lineup.event(e);
     }

@@ -284,8 +284,16 @@ impl Tracker {
     }
 }
 
+/// 36 years. No stamp or lease is taken to be farther from 0, so that a few of them can be summed.
+const FAR: i64 = 1 << 60;
+
+/// Nanoseconds of so many milliseconds.
 pub(crate) fn nanos(ms: f64) -> i64 {
-    (ms * 1e6) as i64
+    within((ms * 1e6) as i64)
+}
+
+fn within(ns: i64) -> i64 {
+    ns.clamp(-FAR, FAR)
 }
 
 impl Seen {
@@ -293,7 +301,7 @@ impl Seen {
         Seen {
             now: Stamp {
                 index: e.index,
-                time: e.time,
+                time: within(e.time),
             },
             what: What::Other,
             granted: None,

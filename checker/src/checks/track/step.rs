@@ -4,7 +4,9 @@ use fencepost_history::{Event, EventType, Process, Value, names};
 
 use super::faults::Told;
 use super::op::{number, worker_named};
-use super::{Belief, F, Grant, GrantId, How, KeyId, LIVE, Op, Seen, Stamp, Tracker, What, nanos};
+use super::{
+    Belief, F, Grant, GrantId, How, KeyId, LIVE, Op, Seen, Stamp, Tracker, What, nanos, within,
+};
 
 impl Tracker {
     /// Takes the next event in. Completions without an invocation are passed over: pairing
@@ -273,7 +275,7 @@ impl Tracker {
         let at = noticed.unwrap_or(g.ok);
         g.lost.get_or_insert(at);
         g.end_at(Stamp {
-            index: at.index + u64::from(noticed.is_some()),
+            index: at.index.saturating_add(u64::from(noticed.is_some())),
             time: at.time,
         });
         if noticed.is_some() {
@@ -360,6 +362,6 @@ fn after(v: &Value) -> Option<Stamp> {
     let a = v.get("after")?;
     Some(Stamp {
         index: a.get("index").and_then(Value::as_u64)?,
-        time: a.get("time").and_then(Value::as_i64)?,
+        time: within(a.get("time").and_then(Value::as_i64)?),
     })
 }
