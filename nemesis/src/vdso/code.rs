@@ -9,6 +9,11 @@ use super::bend::Bends;
 
 global_asm!(
     ".pushsection .rodata.fencepost_clock, \"a\"",
+    // Seen by whichever unit of code the compiler puts `assembled` into, and by no other library.
+    ".globl fencepost_clock_start, fencepost_clock_gettime, fencepost_clock_timeofday",
+    ".globl fencepost_clock_time, fencepost_clock_end",
+    ".hidden fencepost_clock_start, fencepost_clock_gettime, fencepost_clock_timeofday",
+    ".hidden fencepost_clock_time, fencepost_clock_end",
     ".balign 16",
     "fencepost_clock_start:",
     ".ascii \"fencepost-clock1\"",
