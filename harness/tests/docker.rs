@@ -29,3 +29,23 @@ fn the_fenced_variant_on_a_real_redis() {
 fn a_healthy_redis() {
     as_expected("healthy --system redis --seed 1");
 }
+
+#[test]
+fn the_fenced_variant_on_a_real_zookeeper() {
+    as_expected("kleppmann-pause-fenced --system zookeeper --seed 1");
+}
+
+#[test]
+fn etcd_gives_no_lock_twice_when_its_leader_is_killed() {
+    as_expected("leader-kill --seed 1");
+}
+
+#[test]
+fn a_postgres_lock_ends_with_its_connection() {
+    as_expected("postgres-connection-lost --seed 1");
+}
+
+#[test]
+fn redlock_breaks_when_a_clock_jumps() {
+    as_expected("redlock-clock-jump --seed 1");
+}

@@ -1,9 +1,9 @@
 //! The page of a matrix: services × faults, one cell a run, linked to its report.
 //!
-//! `matrix.json` is `{"format":1,"rows":[{"system","fault","scenario","run",
-//! "outcome","checks":{check: answer},"acquire_p50_ms","acquire_p99_ms",
-//! "throughput","recovery_ms"}]}`; `run` is a path relative to its folder, and
-//! figures may be null.
+//! `matrix.json` is `{"format":1,"rows":[{"system","version","fault","scenario","seed","host",
+//! "run","outcome","reason","checks":{check: answer},"acquire_p50_ms","acquire_p99_ms",
+//! "throughput","recovery_ms","updates":{"acknowledged","lost"}}]}`; `run` is a path relative to
+//! its folder, and what a run cannot say is null or absent.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,9 @@ use serde::Deserialize;
 use crate::ReportError;
 use crate::page::CSS;
 use crate::words::{Tone, ms, rate, span};
+
+/// Outcome of a run that was not made: the service does not offer what the scenario needs.
+const UNFIT: &str = "not-applicable";
 
 /// What `fencepost matrix` wrote.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,9 +30,12 @@ pub struct Row {
     pub system: String,
     pub fault: String,
     pub scenario: String,
+    pub seed: Option<u64>,
     /// Run folder, relative to the folder of `matrix.json`.
     pub run: String,
     pub outcome: String,
+    /// Why it did not come out as expected.
+    pub reason: String,
     pub checks: BTreeMap<String, String>,
     pub acquire_p50_ms: Option<f64>,
     pub acquire_p99_ms: Option<f64>,
@@ -60,7 +66,7 @@ struct Cell {
     mark: &'static str,
     scenario: String,
     outcome: String,
-    broke: String,
+    said: String,
 }
 
 struct Detail {
@@ -101,18 +107,15 @@ pub fn page(matrix: &Matrix) -> Result<String, ReportError> {
             cells: faults.iter().map(cell).collect(),
         }
     });
-    let good = matrix
-        .rows
-        .iter()
-        .filter(|r| r.outcome == "as-expected")
-        .count();
+    let count = |outcome: &str| matrix.rows.iter().filter(|r| r.outcome == outcome).count();
+    let (good, unfit) = (count("as-expected"), count(UNFIT));
     let page = Page {
         css: CSS,
         lines: lines.collect(),
         faults,
         tally: format!(
             "{good} of {} runs came out as their scenarios expect.",
-            matrix.rows.len()
+            matrix.rows.len() - unfit
         ),
         details: matrix.rows.iter().map(detail).collect(),
     };
@@ -135,15 +138,32 @@ fn violated(row: &Row) -> Vec<&str> {
     all.map(|(name, _)| name.as_str()).collect()
 }
 
+/// The scenario, and the seed that tells it from its neighbours.
+fn label(row: &Row) -> String {
+    match row.seed {
+        Some(seed) => format!("{}, seed {seed}", row.scenario),
+        None => row.scenario.clone(),
+    }
+}
+
+fn said(row: &Row) -> String {
+    let violated = violated(row);
+    match (violated.is_empty(), row.outcome == UNFIT) {
+        (_, true) => row.reason.clone(),
+        (true, false) => "nothing violated".into(),
+        (false, false) => format!("violated: {}", violated.join(", ")),
+    }
+}
+
 fn cell(row: &Row) -> Cell {
     let tone = tone(&row.outcome);
     Cell {
         href: href(&row.run),
         class: tone.class(),
         mark: tone.mark(),
-        scenario: row.scenario.clone(),
+        scenario: label(row),
         outcome: row.outcome.replace('-', " "),
-        broke: violated(row).join(", "),
+        said: said(row),
     }
 }
 
@@ -156,7 +176,7 @@ fn detail(row: &Row) -> Detail {
     Detail {
         system: row.system.clone(),
         fault: row.fault.clone(),
-        scenario: row.scenario.clone(),
+        scenario: label(row),
         href: href(&row.run),
         class: tone(&row.outcome).class(),
         outcome: row.outcome.replace('-', " "),

@@ -7,8 +7,9 @@ use bollard::{
     container::LogOutput,
     models::{ContainerConfig, ContainerCreateBody, ImageInspect},
     query_parameters::{
-        CommitContainerOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
-        RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
+        CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, ListContainersOptionsBuilder,
+        LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+        WaitContainerOptions,
     },
 };
 use futures_util::StreamExt;
@@ -17,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::{Recipe, Say, base};
 use crate::host::{HostError, docker_error};
 
-/// Label of the containers in which images are made.
-const BUILD_LABEL: &str = "fencepost.build";
+/// Containers in which images are made are called this and the pid of who makes them. (A label would be the image's
+/// too, and every container's that is made from it.)
+const BUILD_NAME: &str = "fencepost-build-";
 const PACKAGES_LABEL: &str = "fencepost.packages";
 const BASE_LABEL: &str = "fencepost.base";
 const MARK: &str = "fencepost-version: ";
@@ -118,13 +120,11 @@ async fn build(
         image: Some(base.into()),
         cmd: Some(cmd),
         env: Some(proxy_env()),
-        labels: Some(HashMap::from([(
-            BUILD_LABEL.to_string(),
-            std::process::id().to_string(),
-        )])),
         ..ContainerCreateBody::default()
     };
-    let made = docker.create_container(None, body).await;
+    let own = format!("{BUILD_NAME}{}-{}", std::process::id(), recipe.name);
+    let options = CreateContainerOptionsBuilder::default().name(&own).build();
+    let made = docker.create_container(Some(options), body).await;
     let id = made
         .map_err(|e| docker_error("container for a build", &e))?
         .id;
@@ -217,7 +217,7 @@ async fn remove(docker: &Docker, id: &str) {
 
 /// Removes the containers of builds whose process is gone. Answers how many.
 pub async fn remove_leftovers(docker: &Docker) -> usize {
-    let filters = HashMap::from([("label", vec![BUILD_LABEL])]);
+    let filters = HashMap::from([("name", vec![BUILD_NAME])]);
     let options = ListContainersOptionsBuilder::default()
         .all(true)
         .filters(&filters)
@@ -228,7 +228,7 @@ pub async fn remove_leftovers(docker: &Docker) -> usize {
         .await
         .unwrap_or_default()
     {
-        let owner = c.labels.and_then(|l| l.get(BUILD_LABEL)?.parse().ok());
+        let owner = c.names.unwrap_or_default().iter().find_map(|n| maker(n));
         if let (Some(id), Some(pid)) = (c.id, owner)
             && !crate::host::proc::alive(pid)
         {
@@ -237,4 +237,23 @@ pub async fn remove_leftovers(docker: &Docker) -> usize {
         }
     }
     removed
+}
+
+/// The pid in the name of a container in which an image is made.
+fn maker(name: &str) -> Option<i32> {
+    let rest = name.trim_start_matches('/').strip_prefix(BUILD_NAME)?;
+    rest.split('-').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_is_known_by_its_name_alone() {
+        assert_eq!(maker("/fencepost-build-4711-redis"), Some(4711));
+        assert_eq!(maker("/fencepost-ab12-redis-0"), None);
+        assert_eq!(maker("/my-fencepost-build-4711"), None);
+        assert_eq!(maker("/fencepost-build-mine"), None);
+    }
 }

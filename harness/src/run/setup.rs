@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use fencepost_checker::verdict::Expected;
 use fencepost_nemesis::schedule::Scheduler;
 use fencepost_workloads::protocol::{self, Endpoint, Init, StoreConf, SystemConf};
 use fencepost_workloads::stores;
@@ -338,6 +339,24 @@ fn fits(s: &Scenario, system: &dyn System) -> Result<(), RunError> {
     if s.mode == Mode::Shared && !facts.shared {
         return Err(RunError::Unfit(format!(
             "system `{}` has no shared locks; set another `system`",
+            s.system
+        )));
+    }
+    let shown = |check: &&&str| s.expect.get(**check) == Some(&Expected::Violated);
+    if let Some(check) = ["lease-overrun", "double-holder.limit"].iter().find(shown)
+        && !facts.lease
+    {
+        return Err(RunError::Unfit(format!(
+            "system `{}` has no lease: a hold ends with its connection, so that `{check}` cannot come out as expected",
+            s.system
+        )));
+    }
+    if s.expect.contains_key("stale-fence-accepted")
+        && s.expect["stale-fence-accepted"] != Expected::Any
+        && !facts.fence
+    {
+        return Err(RunError::Unfit(format!(
+            "system `{}` grants no fence, so that `stale-fence-accepted` cannot come out as expected",
             s.system
         )));
     }

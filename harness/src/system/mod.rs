@@ -204,6 +204,9 @@ pub struct Service {
     pub server_clock: Option<Arc<dyn ServerClock>>,
 }
 
+/// What every client of `fencepost worker` understands (docs/worker-protocol.md).
+const WORKER: [&str; 3] = ["watchdog", "deadline_check", "margin_ms"];
+
 /// Takes out of `params` what is for the client: the named keys, and whatever the table `client` holds.
 pub(crate) fn client_params(params: &mut Params, keys: &[&str]) -> Params {
     let mut client = match params.remove("client") {
@@ -211,7 +214,7 @@ pub(crate) fn client_params(params: &mut Params, keys: &[&str]) -> Params {
         Some(other) => Params::from_iter([("client".to_string(), other)]),
         None => Params::new(),
     };
-    for key in keys {
+    for key in WORKER.iter().chain(keys) {
         client.extend(params.remove_entry(*key));
     }
     client
@@ -279,10 +282,13 @@ mod tests {
 
     #[test]
     fn parameters_of_the_client_are_taken_out() {
-        let json = r#"{"a":1,"retry_ms":5,"client":{"x":2}}"#;
+        let json = r#"{"a":1,"retry_ms":5,"watchdog":false,"client":{"x":2}}"#;
         let mut all: Params = serde_json::from_str(json).unwrap();
         let client = client_params(&mut all, &["retry_ms", "absent"]);
-        assert_eq!(Value::from(client).to_string(), r#"{"retry_ms":5,"x":2}"#);
+        assert_eq!(
+            Value::from(client).to_string(),
+            r#"{"retry_ms":5,"watchdog":false,"x":2}"#
+        );
         assert_eq!(Value::from(all).to_string(), r#"{"a":1}"#);
     }
 
