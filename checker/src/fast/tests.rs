@@ -27,6 +27,7 @@ where
     F: Fn(&[Timed<LockOp>]) -> Fast,
 {
     let (mut skipped, mut bad) = (0, 0);
+    let mut why = std::collections::BTreeMap::<&str,u64>::new();
     let model = make();
     for seed in 0..cases() {
         let mut rng = Rng(seed);
@@ -54,7 +55,7 @@ where
         );
         bad += u64::from(!legal);
         match fast(&ops) {
-            Fast::Declined(_) => skipped += 1,
+            Fast::Declined(w) => {skipped += 1; *why.entry(w).or_default()+=1;}
             Fast::Linearizable => assert!(legal, "seed {seed}: missed\n{}", show(&ops)),
             Fast::Violated(f) => {
                 assert!(!legal, "seed {seed}: {f:?} is no violation\n{}", show(&ops));
@@ -64,7 +65,7 @@ where
         }
     }
     let n = cases();
-    eprintln!("{n} cases: {bad} illegal, {skipped} declined");
+    eprintln!("{n} cases: {bad} illegal, {skipped} declined {why:?}");
     assert!(bad * 25 > n, "only {bad} of {n} were illegal");
     assert!(
         skipped * 100 <= declined * n,

@@ -1,6 +1,7 @@
 //! Seeded histories, good by construction: clients call an object that follows
 //! its model, each operation taking effect at one instant of its interval.
 
+pub mod events;
 pub mod locks;
 pub mod objects;
 pub mod registers;
