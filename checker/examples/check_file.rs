@@ -1,5 +1,5 @@
 //! Checks one file of any size as a stream and prints the answer, the time from the first byte read, and peak memory:
-//! `cargo run --release -p fencepost-checker --example check_file -- FILE MODEL`
+//! `cargo run --release -p fencepost-checker --example check_file -- FILE MODEL [ENGINE]`
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,14 +9,20 @@ use fencepost_history::Reader;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [file, model] = &args[..] else {
-        return Err("give a file and a model".into());
+    let (file, model, engine) = match &args[..] {
+        [file, model] => (file, model, "auto"),
+        [file, model, engine] => (file, model, engine.as_str()),
+        _ => return Err("give a file, a model, and perhaps an engine".into()),
+    };
+    let options = Options {
+        engine: engine.parse()?,
+        ..Options::default()
     };
     let started = Instant::now();
     let mut broken = None;
     let mut reader = Reader::open(Path::new(file))?;
     let records = std::iter::from_fn(|| reader.next()?.map_err(|e| broken = Some(e)).ok());
-    let report = check_records(records, model, None, &Options::default())?;
+    let report = check_records(records, model, None, &options)?;
     if let Some(e) = broken {
         return Err(e.into());
     }

@@ -11,7 +11,9 @@ use std::path::Path;
 use fencepost_checker::generate::events::of_lock;
 use fencepost_checker::generate::locks::{Habits, LockClients};
 use fencepost_checker::generate::{Rng, Shape, history};
+use fencepost_checker::models::lock::{Answer, LockOp};
 use fencepost_checker::models::locks::FencedMutex;
+use fencepost_checker::{NEVER, Timed};
 use fencepost_history::Writer;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -37,17 +39,34 @@ fn mutex(events: u64, path: &Path) -> io::Result<()> {
     };
     let shape = Shape {
         clients: 10,
-        operations: events / 2 + events / 300,
+        operations: events / 2 + events / 150,
         unknown: 0,
         lag: 30,
     };
     let mut clients = LockClients::new(FencedMutex { leased: false }, habits, 10);
-    let ops = history(&mut clients, shape, &mut Rng(1));
+    let mut ops = history(&mut clients, shape, &mut Rng(1));
+    forget(&mut ops, shape.clients);
     let mut out = Writer::new(out(path)?);
     for event in of_lock(&ops).take(events as usize) {
         out.write(&event)?;
     }
     out.flush()
+}
+
+/// Loses one answer in a hundred; the client goes on as another process.
+fn forget(ops: &mut [Timed<LockOp>], clients: u64) {
+    let mut rng = Rng(2);
+    let mut process: Vec<u64> = (0..clients).collect();
+    let mut fresh = clients;
+    for o in ops {
+        let client = &mut process[o.op.owner as usize];
+        o.process = *client;
+        if rng.percent(1) && o.ret != NEVER {
+            (o.ret, o.op.answer) = (NEVER, Answer::Unknown);
+            o.op.fence = None;
+            (*client, fresh) = (fresh, fresh + 1);
+        }
+    }
 }
 
 /// One worker after the other takes each key, updates its register, and lets go; every hundredth write is of

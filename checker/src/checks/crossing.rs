@@ -43,6 +43,7 @@ struct Suspect {
     told: bool,
 }
 
+type Rival = (u32, Arc<Grant>);
 type Suspects = SmallVec<[u32; 2]>;
 
 /// Collects suspects from the history, then meets them in the log.
@@ -58,7 +59,7 @@ pub struct Crossings {
 #[derive(Default)]
 struct Index {
     writes: HashMap<(KeyId, ChangeId), Suspects>,
-    rivals: HashMap<(KeyId, Option<u64>), Vec<(u32, Arc<Grant>)>>,
+    rivals: HashMap<(KeyId, Option<u64>), Vec<Rival>>,
 }
 
 impl Crossings {
@@ -132,7 +133,9 @@ impl Crossings {
                 self.consider(track, &op, None, true);
             }
         }
-        let index = self.index.get_or_insert_with(|| indexed(&mut self.suspects));
+        let index = self
+            .index
+            .get_or_insert_with(|| indexed(&mut self.suspects));
         if self.suspects.is_empty() {
             return None;
         }

@@ -16,7 +16,7 @@
 //! answers pull the other way, the search decides.
 
 use super::Fast;
-use super::sessions::{Ghost, Hold, Holds};
+use super::sessions::{self, Ghost, Hold, Holds};
 use crate::models::lock::{Answer, LockCall, LockOp};
 use crate::ops::{NEVER, Timed};
 
@@ -199,7 +199,9 @@ pub(crate) fn busy(ops: &[Timed<LockOp>], found: &Holds) -> Fast {
     }
     let mut holds: Vec<&Hold> = found.holds.iter().collect();
     holds.sort_unstable_by_key(|h| h.start);
-    let opposed = !(found.ghosts.is_empty() && found.free.is_empty() && found.denied.is_empty());
+    let points = holds.iter().any(|h| h.is_point());
+    let opposed =
+        points || !(found.ghosts.is_empty() && found.free.is_empty() && found.denied.is_empty());
     let mut declined = false;
     for &i in &found.held {
         let (call, ret) = (ops[i].call, ops[i].ret);
@@ -241,17 +243,31 @@ pub(crate) fn busy(ops: &[Timed<LockOp>], found: &Holds) -> Fast {
     }
 }
 
+/// A hold that lasts for an instant needs what a ghost needs.
+fn points(found: &mut Holds) {
+    let Holds { holds, ghosts, .. } = found;
+    holds.retain(|h| {
+        let ghost = h.release.map(|release| Ghost {
+            acquire: h.acquire,
+            release,
+            from: h.end,
+            to: h.start,
+        });
+        ghosts.extend(ghost.filter(|_| h.is_point()));
+        !h.is_point()
+    });
+}
+
 /// Owner-aware lock of some capacity (1: mutex).
 pub(crate) fn check(ops: &[Timed<LockOp>], capacity: u32) -> Fast {
-    let rules = super::sessions::Rules {
+    let rules = sessions::Rules {
         leased: false,
         by_fence: false,
     };
-    let found = match super::sessions::read(ops, rules) {
-        Ok(found) => found,
-        Err(verdict) => return verdict,
-    };
-    finish(ops, &found, capacity)
+    sessions::decide(ops, rules, |found| {
+        points(found);
+        finish(ops, found, capacity)
+    })
 }
 
 /// Decides from the holds: also for outermost re-entrant holds.

@@ -23,7 +23,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::sessions::{Ghost, Hold, Holds, Rules};
+use super::sessions::{self, Ghost, Hold, Holds, Rules};
 use super::{Fast, cores};
 use crate::models::lock::{Answer, LockCall, LockOp};
 use crate::ops::Timed;
@@ -65,6 +65,7 @@ fn in_order(ops: &[Timed<LockOp>], holds: &[Hold], leased: bool) -> Result<Vec<u
         if k > 0 && ops[h.acquire].ret < max {
             return Err(pair(ops, &holds[who], h));
         }
+        // Of a point as of any hold: the latest call among its acquire and its release.
         let last = if leased && h.release.is_none() {
             ops[h.acquire].call
         } else {
@@ -157,7 +158,7 @@ fn by_fence(ops: &[Timed<LockOp>]) -> Option<bool> {
 }
 
 /// Orders holds by fence and finishes: also for outermost re-entrant holds.
-pub(crate) fn finish(ops: &[Timed<LockOp>], mut found: Holds, leased: bool) -> Fast {
+pub(crate) fn finish(ops: &[Timed<LockOp>], found: &mut Holds, leased: bool) -> Fast {
     found
         .holds
         .sort_unstable_by_key(|h| (fence(ops, h), h.start));
@@ -172,23 +173,22 @@ pub(crate) fn finish(ops: &[Timed<LockOp>], mut found: Holds, leased: bool) -> F
     if !found.free.is_empty() {
         return Fast::Declined("`free` answers of a fenced lock need the search");
     }
-    cores::busy(ops, &found)
+    cores::busy(ops, found)
 }
 
 pub(crate) fn check(ops: &[Timed<LockOp>], leased: bool) -> Fast {
     let Some(by_fence) = by_fence(ops) else {
         return Fast::Declined("some releases name a fence and some do not");
     };
-    let found = match super::sessions::read(ops, Rules { leased, by_fence }) {
-        Ok(found) => found,
-        Err(Fast::Violated(f)) if by_fence && may_be_ghost(ops, &f.ops) => {
-            return Fast::Declined(
-                "a release names a fence that only an unknown acquire can have got",
-            );
+    let rules = Rules { leased, by_fence };
+    match sessions::decide(ops, rules, |found| finish(ops, found, leased)) {
+        Fast::Violated(f)
+            if by_fence && f.class == "release-without-grant" && may_be_ghost(ops, &f.ops) =>
+        {
+            Fast::Declined("a release names a fence that only an unknown acquire can have got")
         }
-        Err(verdict) => return verdict,
-    };
-    finish(ops, found, leased)
+        verdict => verdict,
+    }
 }
 
 /// Whether an unknown acquire of the same owner may explain a release.

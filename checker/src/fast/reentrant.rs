@@ -250,6 +250,6 @@ pub(crate) fn check(ops: &[Timed<LockOp>], limit: u32, fences: Fences) -> Fast {
     }
     match fences {
         Fences::None => cores::finish(ops, &found, 1),
-        _ => fenced::finish(ops, found, false),
+        _ => fenced::finish(ops, &mut found, false),
     }
 }

@@ -13,9 +13,21 @@
 //!   there is one, else never;
 //! - any other unknown acquire is best left out: it would only take room.
 //!
+//! An unknown release that was called before the ok of the grant that it ended
+//! leaves the core of that hold empty: it is a *point*, some instant of its
+//! acquire after the release was called.
+//!
 //! Where an unknown acquire and an unknown release of one owner could together
-//! cut a hold in two, or where calls of one owner overlap, several readings
-//! are possible and the search decides.
+//! cut a hold in two, the hold is first read as whole, and as cut where another
+//! hold begins inside it: two legal readings of several. Where calls of one
+//! owner overlap there is none, and the owner is left out. [`decide`] lets an
+//! answer stand only if other readings could not change it: an order found
+//! under one reading is enough; evidence must rest on holds that are certain.
+//! Else the search decides.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
 
 use super::Fast;
 use crate::models::lock::{Answer, LockCall, LockOp};
@@ -27,11 +39,18 @@ pub(crate) struct Hold {
     pub acquire: usize,
     /// The release that ends it, known or not.
     pub release: Option<usize>,
-    /// Core: both ends are stamps of events.
+    /// Core: both ends are stamps of events. A point has its end before its start.
     pub start: u64,
     pub end: u64,
     /// Latest stamp to which the hold can last.
     pub latest: u64,
+}
+
+impl Hold {
+    /// Lasts for an instant between its end, the latest call that it needs, and its start, the ok of its acquire.
+    pub fn is_point(&self) -> bool {
+        self.end < self.start
+    }
 }
 
 /// A grant that must have been, at some instant between two stamps.
@@ -54,6 +73,78 @@ pub(crate) struct Holds {
     pub denied: Vec<usize>,
     /// Least call of an unknown acquire that no hold needed.
     pub spare: Option<u64>,
+    /// Releases of holds that could be cut in two, and their owners.
+    choices: Set<usize>,
+    unsure: Set<u32>,
+    /// Why owners are left out.
+    left_out: Option<&'static str>,
+}
+
+type Set<T> = HashSet<T, foldhash::fast::FixedState>;
+
+const CUT: &str = "an unknown acquire and an unknown release could cut a hold in two";
+
+impl Holds {
+    /// The verdict on these holds, where it holds of all readings of the sessions. Evidence that rests on holds
+    /// which are certain stands whatever other owners did; that nobody held the lock, or that all is well, says
+    /// something of every owner.
+    pub fn settle(&self, ops: &[Timed<LockOp>], verdict: Fast) -> Fast {
+        let other = self.left_out.or((!self.unsure.is_empty()).then_some(CUT));
+        match (verdict, other) {
+            (Fast::Violated(f), Some(why)) => {
+                let unsure = f
+                    .ops
+                    .iter()
+                    .any(|&i| self.unsure.contains(&ops[i].op.owner));
+                match unsure || f.class == "busy-while-free" {
+                    true => Fast::Declined(why),
+                    false => Fast::Violated(f),
+                }
+            }
+            (Fast::Linearizable, _) => match self.left_out {
+                Some(why) => Fast::Declined(why),
+                None => Fast::Linearizable,
+            },
+            (verdict, _) => verdict,
+        }
+    }
+
+    /// Choices inside whose hold another one begins.
+    fn crossed(&self) -> Set<usize> {
+        let mut starts: Vec<u64> = self.holds.iter().map(|h| h.start).collect();
+        starts.sort_unstable();
+        let inside = |h: &&Hold| {
+            let next = starts.partition_point(|&s| s <= h.start);
+            starts.get(next).is_some_and(|&s| s < h.end)
+        };
+        let chosen = |h: &Hold| h.release.filter(|r| self.choices.contains(r));
+        let crossed = self.holds.iter().filter(inside);
+        crossed.filter_map(chosen).collect()
+    }
+}
+
+/// Reads the sessions and judges their holds.
+pub(crate) fn decide(
+    ops: &[Timed<LockOp>],
+    rules: Rules,
+    judge: impl Fn(&mut Holds) -> Fast,
+) -> Fast {
+    let mut cut = Set::default();
+    loop {
+        let mut found = match read(ops, rules, &cut) {
+            Ok(found) => found,
+            Err(verdict) => return verdict,
+        };
+        let again = match cut.is_empty() {
+            true => found.crossed(),
+            false => Set::default(),
+        };
+        let verdict = judge(&mut found);
+        match found.settle(ops, verdict) {
+            Fast::Declined(CUT) if !again.is_empty() => cut = again,
+            settled => return settled,
+        }
+    }
 }
 
 /// How sessions are read.
@@ -69,10 +160,12 @@ pub(crate) struct Rules {
 struct Walk<'a> {
     ops: &'a [Timed<LockOp>],
     rules: Rules,
+    /// Releases whose holds are read as cut.
+    cut: &'a Set<usize>,
     out: Holds,
     /// Unknown acquires and releases of this owner, by call, not yet used.
-    acquires: Vec<usize>,
-    releases: Vec<usize>,
+    acquires: VecDeque<usize>,
+    releases: VecDeque<usize>,
     open: Option<usize>,
     first_hold: usize,
 }
@@ -80,23 +173,20 @@ struct Walk<'a> {
 type Step = Result<(), Fast>;
 
 impl Walk<'_> {
-    fn take(list: &mut Vec<usize>, ops: &[Timed<LockOp>], before: u64) -> Option<usize> {
-        let first = *list.first()?;
-        (ops[first].call < before).then(|| list.remove(0))
+    fn take(list: &mut VecDeque<usize>, ops: &[Timed<LockOp>], before: u64) -> Option<usize> {
+        let first = *list.front()?;
+        (ops[first].call < before).then(|| list.pop_front())?
     }
 
     fn close(&mut self, acquire: usize, release: Option<usize>) -> Step {
-        let start = self.ops[acquire].ret;
+        let Timed {
+            call, ret: start, ..
+        } = self.ops[acquire];
         let (end, latest) = match release {
-            Some(r) => (self.ops[r].call, self.ops[r].ret),
+            Some(r) => (self.ops[r].call.max(call), self.ops[r].ret),
             None if self.rules.leased => (start, NEVER),
             None => (NEVER, NEVER),
         };
-        if end < start {
-            return Err(Fast::Declined(
-                "an unknown release was called before the grant that it may have ended",
-            ));
-        }
         self.out.holds.push(Hold {
             acquire,
             release,
@@ -131,12 +221,21 @@ impl Walk<'_> {
 
     fn released(&mut self, i: usize) -> Step {
         let ret = self.ops[i].ret;
-        let pending = |list: &[usize]| list.first().is_some_and(|&u| self.ops[u].call < ret);
+        let pending =
+            |list: &VecDeque<usize>| list.front().is_some_and(|&u| self.ops[u].call < ret);
         if let Some(acquire) = self.open {
             if pending(&self.acquires) && (self.rules.leased || pending(&self.releases)) {
-                return Err(Fast::Declined(
-                    "an unknown acquire and an unknown release could cut a hold in two",
-                ));
+                self.out.unsure.insert(self.ops[i].op.owner);
+                self.out.choices.insert(i);
+                if self.cut.contains(&i) {
+                    self.open = None;
+                    let end = match self.rules.leased {
+                        true => None,
+                        false => self.releases.pop_front(),
+                    };
+                    self.close(acquire, end)?;
+                    return self.ghost(i);
+                }
             }
             self.open = None;
             return self.close(acquire, Some(i));
@@ -149,6 +248,12 @@ impl Walk<'_> {
                 "unknown acquires of different weight could explain one release",
             ));
         }
+        self.ghost(i)
+    }
+
+    /// A release that proves an unknown grant.
+    fn ghost(&mut self, i: usize) -> Step {
+        let ret = self.ops[i].ret;
         match Self::take(&mut self.acquires, self.ops, ret) {
             Some(u) => {
                 let from = self.ops[u].call.max(self.ops[i].call);
@@ -170,14 +275,13 @@ impl Walk<'_> {
 
     fn end(&mut self) -> Step {
         if let Some(acquire) = self.open.take() {
-            let release = if self.rules.leased || self.releases.is_empty() {
-                None
-            } else {
-                Some(self.releases.remove(0))
+            let release = match self.rules.leased {
+                true => None,
+                false => self.releases.pop_front(),
             };
             self.close(acquire, release)?;
         }
-        let spare = self.acquires.first().map(|&u| self.ops[u].call);
+        let spare = self.acquires.front().map(|&u| self.ops[u].call);
         self.out.spare = [self.out.spare, spare].into_iter().flatten().min();
         Ok(())
     }
@@ -215,8 +319,8 @@ impl Walk<'_> {
         for &i in calls {
             let o = &self.ops[i];
             match (o.op.call, o.op.answer) {
-                (LockCall::Acquire, Answer::Unknown) => self.acquires.push(i),
-                (LockCall::Release, Answer::Unknown) => self.releases.push(i),
+                (LockCall::Acquire, Answer::Unknown) => self.acquires.push_back(i),
+                (LockCall::Release, Answer::Unknown) => self.releases.push_back(i),
                 _ => {}
             }
         }
@@ -259,29 +363,31 @@ fn grouped(ops: &[Timed<LockOp>], by_fence: bool) -> Vec<usize> {
 }
 
 /// Reads every owner's session. `Err` carries a verdict, or why there is none.
-pub(crate) fn read(ops: &[Timed<LockOp>], rules: Rules) -> Result<Holds, Fast> {
+fn read(ops: &[Timed<LockOp>], rules: Rules, cut: &Set<usize>) -> Result<Holds, Fast> {
     let order = grouped(ops, rules.by_fence);
     let mut walk = Walk {
         ops,
         rules,
+        cut,
         out: Holds::default(),
-        acquires: Vec::new(),
-        releases: Vec::new(),
+        acquires: VecDeque::new(),
+        releases: VecDeque::new(),
         open: None,
         first_hold: 0,
     };
-    let mut declined = None;
     for calls in order.chunk_by(|&a, &b| {
         identity(&ops[a].op, rules.by_fence) == identity(&ops[b].op, rules.by_fence)
     }) {
-        match walk.owner(calls) {
-            Ok(()) => {}
-            Err(Fast::Declined(why)) => declined = declined.or(Some(why)),
+        let (holds, ghosts) = (walk.out.holds.len(), walk.out.ghosts.len());
+        let why = match walk.owner(calls) {
+            Ok(()) => continue,
+            Err(Fast::Declined(why)) => why,
+            Err(_) if walk.out.unsure.contains(&ops[calls[0]].op.owner) => CUT,
             Err(verdict) => return Err(verdict),
-        }
-    }
-    if let Some(why) = declined {
-        return Err(Fast::Declined(why));
+        };
+        walk.out.left_out = walk.out.left_out.or(Some(why));
+        walk.out.holds.truncate(holds);
+        walk.out.ghosts.truncate(ghosts);
     }
     for (i, o) in ops.iter().enumerate() {
         match (o.op.call, o.op.answer) {

@@ -27,7 +27,7 @@ where
     F: Fn(&[Timed<LockOp>]) -> Fast,
 {
     let (mut skipped, mut bad) = (0, 0);
-    let mut why = std::collections::BTreeMap::<&str,u64>::new();
+    let mut why = std::collections::BTreeMap::<&str, u64>::new();
     let model = make();
     for seed in 0..cases() {
         let mut rng = Rng(seed);
@@ -55,7 +55,10 @@ where
         );
         bad += u64::from(!legal);
         match fast(&ops) {
-            Fast::Declined(w) => {skipped += 1; *why.entry(w).or_default()+=1;}
+            Fast::Declined(w) => {
+                skipped += 1;
+                *why.entry(w).or_default() += 1;
+            }
             Fast::Linearizable => assert!(legal, "seed {seed}: missed\n{}", show(&ops)),
             Fast::Violated(f) => {
                 assert!(!legal, "seed {seed}: {f:?} is no violation\n{}", show(&ops));
@@ -153,7 +156,7 @@ fn owner_mutex() {
         || Owned { capacity: 1 },
         OWNED,
         |ops| cores::check(ops, 1),
-        18,
+        12,
     );
 }
 
@@ -168,7 +171,7 @@ fn owner_mutex_with_tries() {
         || Owned { capacity: 1 },
         habits,
         |ops| cores::check(ops, 1),
-        60,
+        30,
     );
 }
 
@@ -183,7 +186,7 @@ fn shared() {
         || Owned { capacity: 1000 },
         habits,
         |ops| cores::check(ops, 1000),
-        22,
+        16,
     );
 }
 
@@ -198,7 +201,7 @@ fn weighted() {
         || Owned { capacity: 3 },
         habits,
         |ops| cores::check(ops, 3),
-        22,
+        15,
     );
 }
 
@@ -240,7 +243,7 @@ fn fenced_mutex() {
         || FencedMutex { leased: false },
         habits,
         |ops| fenced::check(ops, false),
-        18,
+        11,
     );
     let habits = Habits {
         fences: true,
@@ -253,7 +256,7 @@ fn fenced_mutex() {
         || FencedMutex { leased: false },
         habits,
         |ops| fenced::check(ops, false),
-        40,
+        42,
     );
 }
 
@@ -267,7 +270,7 @@ fn leased_fenced_mutex() {
         || FencedMutex { leased: true },
         habits,
         |ops| fenced::check(ops, true),
-        30,
+        13,
     );
     let habits = Habits {
         fences: true,
