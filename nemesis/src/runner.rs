@@ -223,6 +223,46 @@ mod tests {
         }
     }
 
+    /// Kill, pause, start, resume on one node (list of known bugs, B34): what is down cannot be paused, and a
+    /// resume never reaches the process that was started meanwhile.
+    #[test]
+    fn faults_on_one_node_know_its_state() {
+        let s = Started::shell("sleep 600");
+        let p = s.proc(ProcId::Node(0));
+        let mut env = TestEnv::of([p.clone()]);
+        env.restarts = true;
+        let env = env.shared();
+        let mut n = Nemesis::new(env.clone());
+        let with_id = |id: &str, fault: &str| Order {
+            id: id.into(),
+            ..order(fault, "node:0", serde_json::json!({}))
+        };
+        block_on(async {
+            let ready = n.prepare(with_id("kill", "kill")).await.ok().unwrap();
+            assert!(n.install(ready).await.took_hold());
+            let down = n.prepare(with_id("pause", "pause")).await.err().unwrap();
+            assert_eq!(down.status, "skipped");
+            assert!(down.reason.unwrap().0.contains("does not run"));
+            assert_eq!(n.heal("kill").await.unwrap().status, "healed");
+            assert!(n.heal("pause").await.is_none(), "nothing to resume");
+            assert!(n.holding().is_empty());
+
+            // The other way round: killed while it is paused.
+            let ready = n.prepare(with_id("pause2", "pause")).await.ok().unwrap();
+            assert!(n.install(ready).await.took_hold());
+            let ready = n.prepare(with_id("kill2", "kill")).await.ok().unwrap();
+            assert!(n.install(ready).await.took_hold());
+            assert_eq!(n.heal("kill2").await.unwrap().status, "healed");
+            let now = env.procs()[0].root;
+            let ready = n.prepare(with_id("pause3", "pause")).await.ok().unwrap();
+            assert!(n.install(ready).await.took_hold());
+            assert_eq!(n.heal("pause2").await.unwrap().status, "healed");
+            assert!(Stat::of(now).unwrap().is_stopped(), "the third one's");
+            assert_eq!(n.heal("pause3").await.unwrap().status, "healed");
+            assert!(!Stat::of(now).unwrap().is_stopped());
+        });
+    }
+
     #[test]
     fn dropping_the_nemesis_heals() {
         let (_s, pid, mut n) = nemesis();

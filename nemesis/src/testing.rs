@@ -69,6 +69,8 @@ pub struct TestEnv {
     pub holder: Option<ProcId>,
     /// Starts `sleep` anew when asked to restart, if true.
     pub restarts: bool,
+    /// Makes the copies that it is asked for.
+    pub copies: bool,
     pub started: Mutex<Vec<(ProcId, Data, Started)>>,
 }
 
@@ -122,7 +124,12 @@ impl Restart for TestEnv {
     fn expect_exit(&self, _id: ProcId) {}
 
     fn snapshot(&self, _id: ProcId) -> Fut<'_, Result<(), String>> {
-        Box::pin(async { Ok(()) })
+        let made = if self.copies {
+            Ok(())
+        } else {
+            Err("refused".into())
+        };
+        Box::pin(async { made })
     }
 
     fn start(&self, id: ProcId, data: Data) -> Fut<'_, Result<Proc, String>> {

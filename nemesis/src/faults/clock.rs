@@ -397,5 +397,8 @@ impl Drop for Bent {
 }
 
 #[cfg(test)]
+#[path = "clock_programs_tests.rs"]
+mod program_tests;
+#[cfg(test)]
 #[path = "clock_tests.rs"]
 mod tests;

@@ -6,9 +6,9 @@ use crate::receipt::Status;
 use crate::testing::{Started, TestEnv, block_on, order};
 use crate::vdso::image::Image;
 
-const N: ProcId = ProcId::Node(0);
+pub(super) const N: ProcId = ProcId::Node(0);
 
-fn possible() -> bool {
+pub(super) fn possible() -> bool {
     let s = Started::shell("sleep 600");
     let able = patch::supported().and_then(|()| readback::clocks(s.pid()).map(|_| ()));
     if let Err(r) = &able {
@@ -17,7 +17,7 @@ fn possible() -> bool {
     able.is_ok()
 }
 
-async fn install(env: &TestEnv, p: &Proc, params: Value) -> Installed {
+pub(super) async fn install(env: &TestEnv, p: &Proc, params: Value) -> Installed {
     let fault: Clock = serde_json::from_value(params).unwrap();
     let o = order("clock", "node:0", json!({}));
     let targets = std::slice::from_ref(p);
@@ -182,7 +182,7 @@ fn what_is_refused() {
     assert!(serde_json::from_value::<Clock>(json!({"jump": 1})).is_err());
 }
 
-fn have(program: &str) -> bool {
+pub(super) fn have(program: &str) -> bool {
     let found = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -194,108 +194,4 @@ fn have(program: &str) -> bool {
         eprintln!("skipped: no {program} here");
     }
     found
-}
-
-/// A jump of an hour and back, several times, under load; the program must live.
-fn rides_it_out(s: &Started) {
-    let p = s.proc(N);
-    let env = TestEnv::of([p.clone()]);
-    block_on(async {
-        for jump in [3600, -3600, 7200] {
-            let mut done = install(&env, &p, json!({"jump_s": jump, "clock": "both"})).await;
-            assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
-            std::thread::sleep(Duration::from_millis(100));
-            let healed = done.handle.as_mut().unwrap().heal(&env).await;
-            assert_eq!(healed.status, Status::Healed, "{healed:?}");
-        }
-    });
-    assert!(p.alive());
-}
-
-#[test]
-fn redis_rides_it_out_and_tells_the_bent_time() {
-    if !possible() || !have("redis-server") {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("redis.sock");
-    let args = [
-        "--port",
-        "0",
-        "--save",
-        "",
-        "--unixsocket",
-        socket.to_str().unwrap(),
-    ];
-    let s = Started::new(
-        Command::new("redis-server")
-            .args(args)
-            .current_dir(dir.path()),
-    );
-    std::thread::sleep(Duration::from_millis(300));
-    rides_it_out(&s);
-    let p = s.proc(N);
-    let env = TestEnv::of([p.clone()]);
-    let off = || redis_time(&socket) - bend::wall_now() / 1_000_000_000;
-    block_on(async {
-        let _bent = install(&env, &p, json!({"jump_s": 3600})).await;
-        assert!((3598..=3602).contains(&off()), "{}", off());
-    });
-    assert!((-2..=2).contains(&off()), "{}", off());
-}
-
-#[test]
-fn a_go_program_rides_it_out() {
-    if !possible() || !have("etcd") {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let any = "http://127.0.0.1:0";
-    let mut command = Command::new("etcd");
-    command.args([
-        "--data-dir",
-        dir.path().to_str().unwrap(),
-        "--listen-client-urls",
-        any,
-    ]);
-    command.args(["--advertise-client-urls", any, "--listen-peer-urls", any]);
-    let s = Started::new(&mut command);
-    std::thread::sleep(Duration::from_millis(500));
-    if !s.proc(N).alive() {
-        return eprintln!("skipped: this etcd does not start without fixed ports");
-    }
-    rides_it_out(&s);
-}
-
-#[test]
-fn a_java_program_rides_it_out() {
-    if !possible() || !have("java") || !have("javac") {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let source = dir.path().join("Tick.java");
-    let program = "class Tick { public static void main(String[] a) throws Exception {\n\
-        while (true) { System.nanoTime(); System.currentTimeMillis(); Thread.sleep(1); } } }\n";
-    std::fs::write(&source, program).unwrap();
-    assert!(
-        Command::new("javac")
-            .arg(&source)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let mut command = Command::new("java");
-    let s = Started::new(command.args(["-cp", dir.path().to_str().unwrap(), "Tick"]));
-    std::thread::sleep(Duration::from_millis(800));
-    rides_it_out(&s);
-}
-
-fn redis_time(socket: &std::path::Path) -> i64 {
-    use std::io::{Read, Write};
-    let mut conn = std::os::unix::net::UnixStream::connect(socket).unwrap();
-    conn.write_all(b"TIME\r\n").unwrap();
-    let mut buffer = [0; 128];
-    let n = conn.read(&mut buffer).unwrap();
-    let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
-    text.lines().nth(2).unwrap().trim().parse().unwrap()
 }

@@ -168,25 +168,25 @@ mod tests {
 
     #[test]
     fn kills_all_and_starts_again_with_the_data_asked_for() {
-        let s = Started::shell("sleep 600 & sleep 600 & wait");
-        let p = s.proc(N);
-        let mut env = TestEnv::of([p.clone()]);
-        env.restarts = true;
-        let fault = kill_with(serde_json::json!({"data": "wiped"}));
-        let targets = [p.clone()];
-        let o = order("kill", "node:0", serde_json::json!({}));
-        fault.available(&env, &o, &targets).unwrap();
-        let mut done = block_on(fault.install(&env, &o, &targets));
-        assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
-        assert!(p.pids().unwrap().is_empty());
-        let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
-        assert_eq!(healed.status, Status::Healed, "{healed:?}");
-        let started = env.started.lock().unwrap();
-        assert!(started.len() == 1 && started[0].1 == Data::Wiped);
-        assert_ne!(
-            healed.evidence["node:0"]["is"],
-            healed.evidence["node:0"]["was"]
-        );
+        for data in [Data::Kept, Data::Wiped, Data::Snapshot] {
+            let s = Started::shell("sleep 600 & sleep 600 & wait");
+            let p = s.proc(N);
+            let mut env = TestEnv::of([p.clone()]);
+            env.restarts = true;
+            let fault = kill_with(serde_json::json!({ "data": data }));
+            let targets = [p.clone()];
+            let o = order("kill", "node:0", serde_json::json!({}));
+            fault.available(&env, &o, &targets).unwrap();
+            let mut done = block_on(fault.install(&env, &o, &targets));
+            assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
+            assert!(p.pids().unwrap().is_empty());
+            let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
+            assert_eq!(healed.status, Status::Healed, "{healed:?}");
+            let started = env.started.lock().unwrap();
+            assert!(started.len() == 1 && started[0].1 == data);
+            let seen = &healed.evidence["node:0"];
+            assert_ne!(seen["is"], seen["was"]);
+        }
     }
 
     #[test]

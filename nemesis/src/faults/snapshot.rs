@@ -53,3 +53,37 @@ impl Fault for Snapshot {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::process::ProcId;
+    use crate::receipt::Status;
+    use crate::testing::{Started, TestEnv, block_on, order};
+
+    fn taken(works: bool) -> Installed {
+        let s = Started::shell("sleep 600");
+        let p = s.proc(ProcId::Node(0));
+        let mut env = TestEnv::of([p.clone()]);
+        (env.restarts, env.copies) = (true, works);
+        let o = order("snapshot", "node:0", serde_json::json!({}));
+        Snapshot {}.available(&env, &o, &[]).unwrap();
+        block_on(Snapshot {}.install(&env, &o, &[p]))
+    }
+
+    #[test]
+    fn a_copy_is_named_and_leaves_nothing_to_heal() {
+        let done = taken(true);
+        assert_eq!(done.receipt.status, Status::Installed);
+        assert_eq!(done.receipt.evidence["copied"][0], "node:0");
+        assert!(done.handle.is_none());
+    }
+
+    #[test]
+    fn a_copy_that_was_not_made_is_not_called_installed() {
+        let done = taken(false);
+        assert_eq!(done.receipt.status, Status::Indeterminate);
+        assert!(done.receipt.reason.unwrap().0.contains("no snapshot"));
+    }
+}
