@@ -3,7 +3,7 @@
 //!
 //! One lease per client, kept alive by the grants that need it, and given up
 //! after any answer that was lost: what it may still hold ends with it. Param
-//! `bug = "A29"`: no look whether the key is still there once the lock answers.
+//! `bug`: `A29`, `A30` (see the `buggy` folder).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{
     BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want, buggy,
 };
 use crate::protocol::{Fence, Mode};
-use crate::wire::etcd::{EtcdLink, created_at, etcdserverpb as pb, op};
+use crate::wire::etcd::{EtcdLink, created_at, etcdserverpb as pb, exists, op};
 
 pub const KIND: LockKind = LockKind {
     name: "etcd",
@@ -33,11 +33,11 @@ const LOOK: Duration = Duration::from_millis(10);
 type Lease = Session<i64>;
 
 struct Etcd {
-    link: EtcdLink,
+    link: Arc<EtcdLink>,
     lease: Mutex<Option<Lease>>,
     timeout: Duration,
     signals: Signals,
-    checks_key: bool,
+    bug: Option<&'static str>,
 }
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
@@ -47,16 +47,14 @@ fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
         .iter()
         .map(|e| e.addr.as_str())
         .collect();
-    let bug = buggy::of_client(&cx)?;
-    if let Some(other) = bug.as_deref().filter(|b| *b != "A29") {
-        return Err(ConfError(format!("no bug \"{other}\" of etcd; known: A29")));
-    }
+    let bug = buggy::inline("etcd", &cx)?;
+    let link = EtcdLink::new(&addrs, (cx.worker + cx.client) as usize, cx.timeout)?;
     Ok(Box::new(Etcd {
-        link: EtcdLink::new(&addrs, (cx.worker + cx.client) as usize, cx.timeout)?,
+        link: Arc::new(link),
         lease: Mutex::new(None),
         timeout: cx.timeout,
         signals: cx.signals,
-        checks_key: bug.is_none(),
+        bug,
     }))
 }
 
@@ -205,6 +203,34 @@ impl Etcd {
     }
 }
 
+/// Deletes a key under one condition; it succeeds if that was met.
+fn delete_if(key: &str, condition: pb::Compare) -> pb::TxnRequest {
+    let delete = pb::DeleteRangeRequest { key: key.into() };
+    pb::TxnRequest {
+        compare: vec![condition],
+        success: vec![op(pb::request_op::Request::RequestDeleteRange(delete))],
+        failure: vec![],
+    }
+}
+
+impl Etcd {
+    /// A30 (etcd#22082): whatever key has the name now is deleted, and once more, later, where the
+    /// answer was lost: by then the client may have locked again under the same lease and name.
+    async fn release_by_name(&self, key: &str) -> Result<bool, CallError> {
+        let txn = delete_if(key, exists(key));
+        let answer = self.link.txn(txn.clone()).await;
+        if matches!(answer, Err(CallError::Unknown(_))) {
+            let (link, pause) = (self.link.clone(), self.timeout);
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                // Nobody waits for it.
+                let _ = link.txn(txn).await;
+            });
+        }
+        answer.map(|a| a.succeeded)
+    }
+}
+
 #[async_trait]
 impl LockClient for Etcd {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
@@ -230,7 +256,7 @@ impl LockClient for Etcd {
         self.remember(&lease).await;
         let revision = match self.created(&key).await {
             Ok(Some(revision)) => revision,
-            Ok(None) if self.checks_key => {
+            Ok(None) if self.bug != Some("A29") => {
                 self.give_up(lease.id).await;
                 return Err(CallError::definite("the lease ended in the queue"));
             }
@@ -272,13 +298,13 @@ impl LockClient for Etcd {
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {
         let (key, revision) = parts(&grant.owner)?;
-        let delete = pb::DeleteRangeRequest { key: key.into() };
-        let txn = pb::TxnRequest {
-            compare: vec![created_at(key, revision)],
-            success: vec![op(pb::request_op::Request::RequestDeleteRange(delete))],
-            failure: vec![],
-        };
-        let answer = self.link.txn(txn).await;
+        if self.bug == Some("A30") {
+            return self.release_by_name(key).await;
+        }
+        let answer = self
+            .link
+            .txn(delete_if(key, created_at(key, revision)))
+            .await;
         if let (Err(_), Some(id)) = (&answer, lease_of(key)) {
             // Kept alive by later grants, the lease would hold this lock for ever.
             self.give_up(id).await;

@@ -15,7 +15,8 @@ use tokio_postgres::types::Type;
 
 use super::redis::random_owner;
 use super::{
-    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want, param,
+    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want,
+    buggy, param,
 };
 use crate::protocol::{Fence, Mode};
 use crate::wire::postgres::{PgAddr, PgConn};
@@ -27,7 +28,7 @@ pub const KIND: LockKind = LockKind {
 };
 
 /// Everybody may run it at once: it takes a lock of its own.
-const SETUP: &str = "
+pub(super) const SETUP: &str = "
 BEGIN;
 SELECT pg_advisory_xact_lock(4711);
 CREATE SEQUENCE IF NOT EXISTS fencepost_fence;
@@ -55,6 +56,9 @@ struct Postgres {
 }
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
+    if let Some(bug) = buggy::of_client(&cx)? {
+        return buggy::make("postgres", buggy::POSTGRES, &bug, &cx);
+    }
     let Some(first) = cx.system.endpoints.first() else {
         return Err(ConfError("system \"postgres\" needs an endpoint".into()));
     };
@@ -68,7 +72,7 @@ fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
 }
 
 /// The number that stands for a name (64-bit FNV-1a).
-fn number(key: &str) -> i64 {
+pub(super) fn number(key: &str) -> i64 {
     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
         (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
     });

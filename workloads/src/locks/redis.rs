@@ -2,7 +2,7 @@
 //! the fence from an `INCR` in the same script as the grant; release and
 //! renewal check the owner in a script.
 //!
-//! Params: `retry_ms`, `bug` (see the `buggy` folder).
+//! Params: `retry_ms`, `bug` and `twin` (see the `buggy` folder).
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ return 0";
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
     if let Some(bug) = buggy::of_client(&cx)? {
-        return buggy::redis(&bug, &cx);
+        return buggy::make("redis", buggy::REDIS, &bug, &cx);
     }
     Ok(Box::new(RedisLock::new(&cx)?))
 }
@@ -113,6 +113,11 @@ impl RedisLock {
         Ok(fence.map(|f| grant(want, owner, Some(f), ttl, sent)))
     }
 
+    /// The next fence, in a call of its own.
+    pub async fn next_fence(&self, names: &Keys) -> Result<u64, CallError> {
+        self.link.call(redis::cmd("INCR").arg(&names.fence)).await
+    }
+
     /// Runs one of the owner-checked scripts; false: not the owner.
     pub async fn checked(
         &self,
@@ -156,15 +161,8 @@ pub(super) fn grant(
 impl LockClient for RedisLock {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let owner = random_owner();
-        let waiting = self.retry.within(want.wait);
-        loop {
-            if let Some(grant) = self.try_once(want, &owner).await? {
-                return Ok(grant);
-            }
-            if !waiting.again().await {
-                return Err(CallError::busy());
-            }
-        }
+        let once = || self.try_once(want, &owner);
+        self.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {

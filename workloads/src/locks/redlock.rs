@@ -39,12 +39,7 @@ struct Redlock {
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
     let p = &cx.system.params;
     let per_node = Duration::from_millis(param(p, "node_timeout_ms", 50)?).min(cx.timeout);
-    let bug = buggy::of_client(&cx)?;
-    if let Some(other) = bug.as_deref().filter(|b| *b != "A19") {
-        return Err(ConfError(format!(
-            "no bug \"{other}\" of redlock; known: A19"
-        )));
-    }
+    let bug = buggy::inline("redlock", &cx)?;
     let nodes: Vec<RedisLink> = cx
         .system
         .endpoints

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{ConfError, LockContext, param};
+use super::{CallError, ConfError, Grant, LockContext, param};
 
 /// Seeded retry delays of one client.
 pub struct Retry {
@@ -33,6 +33,29 @@ impl Retry {
         Waiting {
             retry: self,
             until: Instant::now() + wait,
+        }
+    }
+
+    /// Tries until one try grants, or `wait` is over: busy.
+    ///
+    /// # Errors
+    /// That, or what a try says.
+    pub async fn until_granted<F>(
+        &self,
+        wait: Duration,
+        mut once: impl FnMut() -> F,
+    ) -> Result<Grant, CallError>
+    where
+        F: Future<Output = Result<Option<Grant>, CallError>>,
+    {
+        let waiting = self.within(wait);
+        loop {
+            if let Some(grant) = once().await? {
+                return Ok(grant);
+            }
+            if !waiting.again().await {
+                return Err(CallError::busy());
+            }
         }
     }
 

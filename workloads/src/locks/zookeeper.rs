@@ -4,6 +4,8 @@
 //! lost; only the predecessor is watched. The fence is the node's czxid. Shared
 //! locks by the same recipe.
 //!
+//! Param `bug`: `A37`, `A38` (see the `buggy` folder).
+//!
 //! One session per client. The library prolongs it by pings of its own, which
 //! tell nobody; what counts here as a renewal is `sync` and a look at the own
 //! node, which the leader has answered.
@@ -17,7 +19,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 
 use super::redis::random_owner;
 use super::{
-    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want,
+    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want, buggy,
 };
 use crate::protocol::{Fence, Mode};
 
@@ -42,6 +44,9 @@ struct ZooKeeper {
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     timeout: Duration,
     signals: Signals,
+    bug: Option<&'static str>,
+    /// What a client with the bug A38 calls its nodes.
+    name: String,
 }
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
@@ -60,6 +65,8 @@ fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
         cluster: addrs.join(","),
         session: tokio::sync::Mutex::new(None),
         timeout: cx.timeout,
+        bug: buggy::inline("zookeeper", &cx)?,
+        name: format!("{}-{}", cx.worker, cx.client),
         signals: cx.signals,
     }))
 }
@@ -69,16 +76,16 @@ fn dir_of(key: &str) -> String {
 }
 
 /// A node of the queue: the word before its sequence number tells what it waits for.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq)]
 struct Node {
-    sequence: i64,
+    sequence: i32,
     shared: bool,
     name: String,
 }
 
 impl Node {
-    /// Reads `{guid}-read-0000000012`. The sequence is a signed 32-bit counter that
-    /// wraps: it is compared as a number, not as text.
+    /// Reads `{guid}-read-0000000012`. The sequence is a signed 32-bit counter that wraps: it is
+    /// compared by its distance, neither as text nor as a number.
     fn parse(name: &str) -> Option<Node> {
         let at = name.find("-read-").map(|i| (i + 6, true));
         let (from, shared) = at.or_else(|| name.find("-write-").map(|i| (i + 7, false)))?;
@@ -92,14 +99,13 @@ impl Node {
 
 /// Where `own` stands: `Err` when it is gone, else the node to wait for.
 fn predecessor(children: &[String], own: &str) -> Result<Option<String>, ()> {
-    let mut nodes: Vec<Node> = children.iter().filter_map(|c| Node::parse(c)).collect();
-    nodes.sort();
-    let at = nodes.iter().position(|n| n.name == own).ok_or(())?;
-    let shared = nodes[at].shared;
-    Ok(nodes[..at]
+    let nodes: Vec<Node> = children.iter().filter_map(|c| Node::parse(c)).collect();
+    let me = nodes.iter().find(|n| n.name == own).ok_or(())?;
+    let ahead = |n: &Node| me.sequence.wrapping_sub(n.sequence);
+    Ok(nodes
         .iter()
-        .rev()
-        .find(|n| !shared || !n.shared)
+        .filter(|n| ahead(n) > 0 && !(me.shared && n.shared))
+        .min_by_key(|n| ahead(n))
         .map(|n| n.name.clone()))
 }
 
@@ -193,7 +199,17 @@ impl ZooKeeper {
         } else {
             "write"
         };
-        let prefix = format!("{}-{word}-", random_owner());
+        let prefix = match self.bug {
+            Some("A37") => format!("lock-{word}-"),
+            Some("A38") => format!("{}-{word}-", self.name),
+            _ => format!("{}-{word}-", random_owner()),
+        };
+        if self.bug == Some("A38")
+            && let Ok(names) = self.bounded(session.client.list_children(dir)).await
+            && let Some(own) = names.into_iter().find(|n| n.starts_with(&prefix))
+        {
+            return Ok(own);
+        }
         let path = format!("{dir}/{prefix}");
         let options = CreateMode::EphemeralSequential.with_acls(everyone);
         let create = || async {
@@ -205,6 +221,9 @@ impl ZooKeeper {
             Ok(Err(Error::NoNode)) => {
                 let persistent = CreateMode::Persistent.with_acls(everyone);
                 self.bounded(session.client.mkdir(dir, &persistent)).await?;
+                self.bounded(create()).await
+            }
+            Ok(Err(Error::ConnectionLoss)) if self.bug == Some("A37") => {
                 self.bounded(create()).await
             }
             // The answer was lost, the session was not: the node is known by its GUID.
@@ -372,7 +391,10 @@ impl LockClient for ZooKeeper {
             .bounded(session.client.check_stat(&grant.owner))
             .await?
         {
-            Some(stat) if stat.ephemeral_owner == session.client.session_id().0 => {
+            Some(stat)
+                if self.bug == Some("A38")
+                    || stat.ephemeral_owner == session.client.session_id().0 =>
+            {
                 Ok(session.client.session_timeout())
             }
             _ => Err(CallError::not_held()),

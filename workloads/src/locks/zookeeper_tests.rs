@@ -33,17 +33,19 @@ fn a_writer_waits_for_the_node_before_it_and_a_reader_for_a_writer() {
 }
 
 #[test]
-fn sequences_are_numbers_and_negative_ones_come_first() {
-    let queue = names(&[
-        "x-write-9999999999",
-        "y-write-10000000000",
-        "z-write--2147483648",
-    ]);
+fn sequences_are_no_text_and_wrap_at_32_bits() {
+    let queue = names(&["x-write-0000000009", "y-write-0000000010"]);
     assert_eq!(
-        predecessor(&queue, "y-write-10000000000"),
-        Ok(Some("x-write-9999999999".into()))
+        predecessor(&queue, "y-write-0000000010"),
+        Ok(Some("x-write-0000000009".into()))
     );
-    assert_eq!(predecessor(&queue, "z-write--2147483648"), Ok(None));
+    // The counter's last number, and the one that follows.
+    let queue = names(&["z-write--2147483648", "x-write-2147483647"]);
+    assert_eq!(predecessor(&queue, "x-write-2147483647"), Ok(None));
+    assert_eq!(
+        predecessor(&queue, "z-write--2147483648"),
+        Ok(Some("x-write-2147483647".into()))
+    );
 }
 
 #[tokio::test]

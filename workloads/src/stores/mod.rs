@@ -9,6 +9,7 @@ mod etcd;
 mod none;
 mod postgres;
 mod redis;
+mod text;
 pub mod witness;
 
 use std::sync::Arc;

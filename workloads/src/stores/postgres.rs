@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 use tokio_postgres::types::Type;
 
+use super::text::{head, numbered, parse, text};
 use super::{
     Access, Armed, BoxedStore, Change, FinalState, Store, StoreAdmin, StoreContext, StoreKind,
 };
@@ -102,18 +103,8 @@ struct Call {
     head: String,
 }
 
-fn text<T: serde::Serialize>(v: &T) -> String {
-    serde_json::to_string(v).expect("invariant: items encode")
-}
-
 impl Inner {
     fn call(&self, op: &'static str, field: &'static str, at: &Access, more: Json) -> Call {
-        let mut head = json!({"op": op, "key": at.key, "fence": at.fence, "owner": at.owner});
-        if let (Some(head), Json::Object(more)) = (head.as_object_mut(), more) {
-            head.extend(more);
-        }
-        let mut head = text(&head);
-        head.pop(); // the function closes the object
         let exempt = op == "read" && !self.raise_on_read;
         Call {
             op,
@@ -124,7 +115,7 @@ impl Inner {
             field,
             new: None,
             expected: None,
-            head,
+            head: head(op, at, more),
         }
     }
 
@@ -173,13 +164,6 @@ impl Inner {
         let call = self.call("read", field, at, Json::Null);
         self.run(self.connection().await?, &call).await
     }
-}
-
-fn parse<T: serde::de::DeserializeOwned>(contents: Option<String>) -> Result<Option<T>, CallError> {
-    contents
-        .map(|c| serde_json::from_str(&c))
-        .transpose()
-        .map_err(|e| CallError::definite(format!("the store holds rubbish: {e}")))
 }
 
 #[async_trait]
@@ -251,14 +235,7 @@ impl StoreAdmin for PgStore {
             .many("SELECT line FROM fencepost_log ORDER BY seq", &[])
             .await?;
         self.0.keep(conn);
-        let line = |(n, row): (usize, &tokio_postgres::Row)| {
-            let line: &str = row.get(0);
-            format!(
-                "{{\"seq\":{},{}",
-                n + 1,
-                line.strip_prefix('{').unwrap_or(line)
-            )
-        };
+        let line = |(n, row): (usize, &tokio_postgres::Row)| numbered(n, row.get(0));
         Ok(Some(rows.iter().enumerate().map(line).collect()))
     }
 }

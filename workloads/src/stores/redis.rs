@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis::Value;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
+use super::text::{head, numbered, parse, text};
 use super::{
     Access, Armed, BoxedStore, Change, FinalState, Store, StoreAdmin, StoreContext, StoreKind,
 };
@@ -85,23 +86,9 @@ fn slot(key: &str) -> String {
     format!("fencepost:store:{key}")
 }
 
-fn text<T: serde::Serialize>(v: &T) -> String {
-    serde_json::to_string(v).expect("invariant: items encode")
-}
-
 impl Inner {
     /// The script call: `field` is `value` or `set`, `new` its new contents.
     fn command(&self, op: &str, at: &Access, field: &str, new: &str, more: Json) -> Vec<u8> {
-        let mut head = Map::new();
-        head.insert("op".into(), op.into());
-        head.insert("key".into(), (*at.key).into());
-        head.insert("fence".into(), json!(at.fence));
-        head.insert("owner".into(), (*at.owner).into());
-        if let Json::Object(more) = more {
-            head.extend(more);
-        }
-        let mut head = text(&head);
-        head.pop(); // the script closes the object
         let exempt = op == "read" && !self.raise_on_read;
         let flag = |b: bool| if b { "1" } else { "0" };
         let fence = at.fence.map(|f| format!("{:020}", f.0)).unwrap_or_default();
@@ -112,7 +99,7 @@ impl Inner {
             flag(!exempt),
             field,
             new,
-            &head,
+            &head(op, at, more),
         ];
         eval(APPLY, &[&slot(&at.key), LOG], &args).get_packed_command()
     }
@@ -132,13 +119,6 @@ impl Inner {
         let bytes = self.command("read", at, field, "", Json::Null);
         self.run(self.link.take().await?, bytes).await
     }
-}
-
-fn parse<T: serde::de::DeserializeOwned>(contents: Option<String>) -> Result<Option<T>, CallError> {
-    contents
-        .map(|c| serde_json::from_str(&c))
-        .transpose()
-        .map_err(|e| CallError::definite(format!("the store holds rubbish: {e}")))
 }
 
 #[async_trait]
@@ -213,8 +193,7 @@ impl StoreAdmin for RedisStore {
                 return Ok(Some(lines));
             }
             for line in page {
-                let rest = line.strip_prefix('{').unwrap_or(&line);
-                lines.push(format!("{{\"seq\":{},{rest}", lines.len() + 1));
+                lines.push(numbered(lines.len(), &line));
             }
         }
     }

@@ -2,6 +2,8 @@
 //! test is skipped with the reason printed.
 #![allow(clippy::unwrap_used)]
 
+pub mod proxy;
+pub mod record;
 pub mod trial;
 
 use std::net::TcpListener;

@@ -230,6 +230,14 @@ pub fn created_at(key: &str, revision: i64) -> pb::Compare {
     }
 }
 
+/// `compare`: there is a key of this name.
+pub fn exists(key: &str) -> pb::Compare {
+    pb::Compare {
+        result: pb::compare::CompareResult::Greater as i32,
+        ..created_at(key, 0)
+    }
+}
+
 pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> pb::RequestOp {
     op(pb::request_op::Request::RequestPut(pb::PutRequest {
         key: key.into(),

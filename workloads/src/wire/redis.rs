@@ -52,6 +52,21 @@ impl RespConn {
     }
 }
 
+impl RespConn {
+    /// What the server sends next, unasked: for a connection that has subscribed.
+    ///
+    /// # Errors
+    /// Unknown: nothing came in time, or the connection ended.
+    pub async fn hear(&mut self, within: Duration) -> Result<Value, CallError> {
+        match timeout(within, self.0.next()).await {
+            Ok(Some(Ok(message))) => Ok(message),
+            Ok(Some(Err(e))) => Err(CallError::unknown(e.to_string())),
+            Ok(None) => Err(CallError::unknown("the connection ended")),
+            Err(_) => Err(CallError::unknown("timeout")),
+        }
+    }
+}
+
 /// Errors with which Redis refuses a command before it changed anything.
 const REFUSALS: &[&str] = &[
     "LOADING",
@@ -87,6 +102,11 @@ impl RedisLink {
             slot: Slot::new(addr, timeout),
             timeout,
         }
+    }
+
+    /// Bound of one call.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// A connection on which only the sending of a command is left.

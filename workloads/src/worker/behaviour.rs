@@ -19,6 +19,8 @@ pub struct Behaviour {
     pub own_deadline: bool,
     /// The watchdog ends silently after so many renewals (A10, A34).
     pub renewals: Option<u32>,
+    /// A write is answered at once and goes out after the release (A25).
+    pub works_on: bool,
     /// The watchdog hangs for ever in a renewal without an answer (A26).
     pub hangs: bool,
 }
@@ -36,6 +38,7 @@ impl Behaviour {
             margin: Margin(margin.map(Duration::from_millis)),
             own_deadline: !is(&["A10", "A26", "A27", "A34"]),
             renewals: is(&["A10", "A34"]).then_some(1),
+            works_on: is(&["A25"]),
             hangs: is(&["A26"]),
         })
     }

@@ -25,28 +25,20 @@ fn new(cx: &LockContext) -> Result<BoxedLock, ConfError> {
 impl LockClient for Seeded {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let (ttl, owner, names) = (exclusive_ttl(want)?, random_owner(), keys(&want.key));
-        let waiting = self.0.retry.within(want.wait);
-        loop {
+        let once = || async {
             let sent = Instant::now();
             let set = redis::cmd("SETNX").arg(&names.lock).arg(&owner).to_owned();
-            if self.0.link.call(&set).await? {
-                tokio::time::sleep(self.1).await;
-                let expire = redis::cmd("PEXPIRE")
-                    .arg(&names.lock)
-                    .arg(ms(ttl))
-                    .to_owned();
-                self.0.link.call::<()>(&expire).await?;
-                let fence = self
-                    .0
-                    .link
-                    .call(redis::cmd("INCR").arg(&names.fence))
-                    .await?;
-                return Ok(grant(want, &owner, Some(fence), ttl, sent));
+            if !self.0.link.call(&set).await? {
+                return Ok(None);
             }
-            if !waiting.again().await {
-                return Err(CallError::busy());
-            }
-        }
+            tokio::time::sleep(self.1).await;
+            let mut expire = redis::cmd("PEXPIRE");
+            expire.arg(&names.lock).arg(ms(ttl));
+            self.0.link.call::<()>(&expire).await?;
+            let fence = self.0.next_fence(&names).await?;
+            Ok(Some(grant(want, &owner, Some(fence), ttl, sent)))
+        };
+        self.0.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {

@@ -32,20 +32,16 @@ fn new(cx: &LockContext) -> Result<BoxedLock, ConfError> {
 impl LockClient for Seeded {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let (ttl, names) = (exclusive_ttl(want)?, keys(&want.key));
-        let waiting = self.0.retry.within(want.wait);
-        loop {
+        let once = || async {
             let owner = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or_else(|_| "0".into(), |t| t.as_millis().to_string());
             let sent = Instant::now();
             let cmd = eval(ACQUIRE, &[&names.lock, &names.fence], &[&owner, &ms(ttl)]);
-            if let Some(fence) = self.0.link.call(&cmd).await? {
-                return Ok(grant(want, &owner, Some(fence), ttl, sent));
-            }
-            if !waiting.again().await {
-                return Err(CallError::busy());
-            }
-        }
+            let fence: Option<u64> = self.0.link.call(&cmd).await?;
+            Ok(fence.map(|f| grant(want, &owner, Some(f), ttl, sent)))
+        };
+        self.0.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {

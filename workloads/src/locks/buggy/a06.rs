@@ -25,26 +25,20 @@ fn new(cx: &LockContext) -> Result<BoxedLock, ConfError> {
 impl LockClient for Seeded {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let (ttl, owner, names) = (exclusive_ttl(want)?, random_owner(), keys(&want.key));
-        let waiting = self.0.retry.within(want.wait);
-        loop {
+        let once = || async {
             let get = redis::cmd("GET").arg(&names.lock).to_owned();
-            if self.0.link.call::<Option<String>>(&get).await?.is_none() {
-                tokio::time::sleep(self.1).await;
-                let sent = Instant::now();
-                let mut set = redis::cmd("SET");
-                set.arg(&names.lock).arg(&owner).arg("PX").arg(ms(ttl));
-                self.0.link.call::<()>(&set).await?;
-                let fence = self
-                    .0
-                    .link
-                    .call(redis::cmd("INCR").arg(&names.fence))
-                    .await?;
-                return Ok(grant(want, &owner, Some(fence), ttl, sent));
+            if self.0.link.call::<Option<String>>(&get).await?.is_some() {
+                return Ok(None);
             }
-            if !waiting.again().await {
-                return Err(CallError::busy());
-            }
-        }
+            tokio::time::sleep(self.1).await;
+            let sent = Instant::now();
+            let mut set = redis::cmd("SET");
+            set.arg(&names.lock).arg(&owner).arg("PX").arg(ms(ttl));
+            self.0.link.call::<()>(&set).await?;
+            let fence = self.0.next_fence(&names).await?;
+            Ok(Some(grant(want, &owner, Some(fence), ttl, sent)))
+        };
+        self.0.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {

@@ -42,20 +42,15 @@ impl LockClient for Seeded {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let (ttl, owner, names) = (exclusive_ttl(want)?, random_owner(), keys(&want.key));
         let cmd = eval(ACQUIRE, &[&names.lock, &names.fence], &[&owner, &ms(ttl)]);
-        let waiting = self.0.retry.within(want.wait);
-        loop {
+        let once = || async {
             let sent = Instant::now();
-            let fence = match self.0.link.call(&cmd).await {
+            let fence: Option<u64> = match self.0.link.call(&cmd).await {
                 Err(CallError::Unknown(_)) => self.0.link.call(&cmd).await?,
                 other => other?,
             };
-            if let Some(fence) = fence {
-                return Ok(grant(want, &owner, Some(fence), ttl, sent));
-            }
-            if !waiting.again().await {
-                return Err(CallError::busy());
-            }
-        }
+            Ok(fence.map(|f| grant(want, &owner, Some(f), ttl, sent)))
+        };
+        self.0.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {

@@ -204,5 +204,9 @@ async fn an_unknown_bug_is_named() {
     let Err(e) = (crate::locks::find("redis").unwrap().new)(cx) else {
         panic!()
     };
-    assert!(e.to_string().contains("no bug \"A99\"; known: A1, "), "{e}");
+    assert!(
+        e.to_string()
+            .contains("no bug \"A99\" of redis; known: A1, "),
+        "{e}"
+    );
 }
