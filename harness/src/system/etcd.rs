@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ClientInit, Endpoint, Facts, Params, Service, System, SystemError, client_params, http,
-    until_ready,
+    ClientInit, Facts, Params, Service, System, SystemError, addr, http, servers, until_ready,
+    voting,
 };
 use crate::host::{NodeSpec, Site};
 
@@ -43,15 +43,9 @@ impl Default for Etcd {
     }
 }
 
-pub(super) fn make(mut params: Params) -> Result<Box<dyn System>, SystemError> {
-    let client = client_params(&mut params, &["bug"]);
-    let made: Etcd = super::params("etcd", params)?;
-    super::odd("etcd", made.nodes)?;
+pub(super) fn make(params: Params) -> Result<Box<dyn System>, SystemError> {
+    let (made, client) = voting("etcd", params, |s: &Etcd| s.nodes)?;
     Ok(Box::new(Etcd { client, ..made }))
-}
-
-fn addr(site: &Site, index: usize) -> SocketAddr {
-    (site.node_addr(index), PORT).into()
 }
 
 #[async_trait]
@@ -72,7 +66,7 @@ impl System for Etcd {
         let member = |i: usize| format!("etcd-{i}={}", peer(i));
         let cluster: Vec<String> = (0..self.nodes).map(member).collect();
         let node = |i: usize| {
-            let client = format!("http://{}", addr(site, i));
+            let client = format!("http://{}", addr(site, i, PORT));
             NodeSpec::new(format!("etcd-{i}"), "etcd", "etcd").args([
                 format!("--name=etcd-{i}"),
                 format!("--data-dir={}/etcd", site.node_data_dir(i)),
@@ -90,13 +84,9 @@ impl System for Etcd {
     }
 
     fn client(&self, site: &Site) -> ClientInit {
-        let endpoint = |i| Endpoint {
-            name: format!("etcd-{i}"),
-            addr: addr(site, i),
-        };
         ClientInit {
             name: "etcd".into(),
-            endpoints: (0..self.nodes).map(endpoint).collect(),
+            endpoints: servers("etcd", self.nodes, site, PORT),
             params: self.client.clone(),
         }
     }
@@ -106,7 +96,9 @@ impl System for Etcd {
     }
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
-        let control = Arc::new(Control((0..self.nodes).map(|i| addr(site, i)).collect()));
+        let control = Arc::new(Control(
+            (0..self.nodes).map(|i| addr(site, i, PORT)).collect(),
+        ));
         let mut version = String::new();
         for node in &control.0 {
             version = until_ready("etcd", within, || async {

@@ -231,6 +231,32 @@ pub(crate) fn params<T: serde::de::DeserializeOwned>(
     })
 }
 
+/// A cluster that votes, from its parameters, and what is for its clients.
+pub(crate) fn voting<T: serde::de::DeserializeOwned>(
+    system: &'static str,
+    mut given: Params,
+    nodes: impl Fn(&T) -> usize,
+) -> Result<(T, Params), SystemError> {
+    let client = client_params(&mut given, &["bug"]);
+    let made: T = params(system, given)?;
+    odd(system, nodes(&made))?;
+    Ok((made, client))
+}
+
+/// Where a server of a cluster listens.
+pub(crate) fn addr(site: &Site, index: usize, port: u16) -> SocketAddr {
+    (site.node_addr(index), port).into()
+}
+
+/// Servers `NAME-0`, `NAME-1`, …, all on one port.
+pub(crate) fn servers(name: &str, nodes: usize, site: &Site, port: u16) -> Vec<Endpoint> {
+    let one = |i| Endpoint {
+        name: format!("{name}-{i}"),
+        addr: addr(site, i, port),
+    };
+    (0..nodes).map(one).collect()
+}
+
 /// Clusters that vote have an odd number of nodes.
 pub(crate) fn odd(system: &'static str, nodes: usize) -> Result<(), SystemError> {
     if matches!(nodes, 1 | 3 | 5 | 7) {

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    ClientInit, Endpoint, Facts, Params, Service, System, SystemError, client_params, http,
-    until_ready,
+    ClientInit, Facts, Params, Service, System, SystemError, addr, http, servers, until_ready,
+    voting,
 };
 use crate::host::{NodeSpec, Site};
 
@@ -42,15 +42,9 @@ impl Default for Raftlock {
     }
 }
 
-pub(super) fn make(mut params: Params) -> Result<Box<dyn System>, SystemError> {
-    let client = client_params(&mut params, &["bug"]);
-    let made: Raftlock = super::params("raftlock", params)?;
-    super::odd("raftlock", made.nodes)?;
+pub(super) fn make(params: Params) -> Result<Box<dyn System>, SystemError> {
+    let (made, client) = voting("raftlock", params, |s: &Raftlock| s.nodes)?;
     Ok(Box::new(Raftlock { client, ..made }))
-}
-
-fn addr(site: &Site, index: usize) -> SocketAddr {
-    (site.node_addr(index), PORT).into()
 }
 
 #[async_trait]
@@ -73,7 +67,7 @@ impl System for Raftlock {
             let spec = NodeSpec::new(format!("raftlock-{i}"), "raftlock", "fencepost").args([
                 "node".to_string(),
                 "raftlock".into(),
-                format!("--listen={}", addr(site, i)),
+                format!("--listen={}", addr(site, i, PORT)),
                 format!("--data={}", site.node_data_dir(i)),
                 format!("--id={}", i + 1),
                 format!("--groups={}", self.groups),
@@ -88,13 +82,9 @@ impl System for Raftlock {
     }
 
     fn client(&self, site: &Site) -> ClientInit {
-        let endpoint = |i| Endpoint {
-            name: format!("raftlock-{i}"),
-            addr: addr(site, i),
-        };
         ClientInit {
             name: "raftlock".into(),
-            endpoints: (0..self.nodes).map(endpoint).collect(),
+            endpoints: servers("raftlock", self.nodes, site, PORT),
             params: self.client.clone(),
         }
     }
@@ -104,7 +94,9 @@ impl System for Raftlock {
     }
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
-        let control = Arc::new(Control((0..self.nodes).map(|i| addr(site, i)).collect()));
+        let control = Arc::new(Control(
+            (0..self.nodes).map(|i| addr(site, i, PORT)).collect(),
+        ));
         let mut version = String::new();
         for node in &control.0 {
             version = until_ready("raftlock", within, || led(*node)).await?;

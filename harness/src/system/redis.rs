@@ -109,15 +109,11 @@ pub(super) fn server(site: &Site, index: usize, aof: Aof) -> NodeSpec {
 }
 
 pub(super) fn endpoints(site: &Site, servers: usize) -> Vec<Endpoint> {
-    let one = |i| Endpoint {
-        name: format!("redis-{i}"),
-        addr: addr(site, i),
-    };
-    (0..servers).map(one).collect()
+    super::servers("redis", servers, site, PORT)
 }
 
 pub(super) fn addr(site: &Site, index: usize) -> SocketAddr {
-    (site.node_addr(index), PORT).into()
+    super::addr(site, index, PORT)
 }
 
 /// Waits for PONG and reads the version.

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    ClientInit, Endpoint, Facts, Params, Service, System, SystemError, client_params, until_ready,
+    ClientInit, Facts, Params, Service, System, SystemError, addr, servers, until_ready, voting,
 };
 use crate::host::{NodeSpec, Site};
 
@@ -44,15 +44,9 @@ impl Default for ZooKeeper {
     }
 }
 
-pub(super) fn make(mut params: Params) -> Result<Box<dyn System>, SystemError> {
-    let client = client_params(&mut params, &["bug"]);
-    let made: ZooKeeper = super::params("zookeeper", params)?;
-    super::odd("zookeeper", made.nodes)?;
+pub(super) fn make(params: Params) -> Result<Box<dyn System>, SystemError> {
+    let (made, client) = voting("zookeeper", params, |s: &ZooKeeper| s.nodes)?;
     Ok(Box::new(ZooKeeper { client, ..made }))
-}
-
-fn addr(site: &Site, index: usize) -> SocketAddr {
-    (site.node_addr(index), PORT).into()
 }
 
 impl ZooKeeper {
@@ -114,13 +108,9 @@ impl System for ZooKeeper {
     }
 
     fn client(&self, site: &Site) -> ClientInit {
-        let endpoint = |i| Endpoint {
-            name: format!("zookeeper-{i}"),
-            addr: addr(site, i),
-        };
         ClientInit {
             name: "zookeeper".into(),
-            endpoints: (0..self.nodes).map(endpoint).collect(),
+            endpoints: servers("zookeeper", self.nodes, site, PORT),
             params: self.client.clone(),
         }
     }
@@ -130,7 +120,7 @@ impl System for ZooKeeper {
     }
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
-        let nodes: Vec<SocketAddr> = (0..self.nodes).map(|i| addr(site, i)).collect();
+        let nodes: Vec<SocketAddr> = (0..self.nodes).map(|i| addr(site, i, PORT)).collect();
         let mut version = String::new();
         for node in &nodes {
             version = until_ready("zookeeper", within, || async {
