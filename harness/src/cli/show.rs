@@ -59,13 +59,18 @@ pub fn verdict(file: &VerdictFile) {
     );
 }
 
-/// The violated check with a story that says most: unexpected before expected.
+/// The violated check with a story that says most: unexpected before expected, and that before tolerated.
 fn worst(file: &VerdictFile) -> Option<(&String, &CheckResult)> {
     let told = file
         .checks
         .iter()
         .filter(|(_, c)| c.verdict == Verdict::Violated && !c.story.is_empty());
-    told.max_by_key(|(name, c)| (c.expected != Expected::Violated, rank(name), c.story.len()))
+    let wanted = |c: &CheckResult| match c.expected {
+        Expected::Holds | Expected::NotViolated => 2,
+        Expected::Violated => 1,
+        Expected::Any => 0,
+    };
+    told.max_by_key(|(name, c)| (wanted(c), rank(name), c.story.len()))
 }
 
 /// Stories that show damage before those that show a cause.
