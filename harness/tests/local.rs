@@ -117,6 +117,54 @@ fn a_store_that_checks_fences_refuses_the_late_write() {
 }
 
 #[test]
+fn fail_fast_ends_at_the_first_violation_that_is_not_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    // The pause of the main scenario, in a run that expects no damage from it.
+    let text = std::fs::read_to_string(repo("scenarios/kleppmann-pause.toml")).unwrap();
+    let (body, _) = text.split_once("[expect]").unwrap();
+    let body = body.replace("duration = \"8s\"", "duration = \"120s\"");
+    let expect = "[expect]\ndouble-holder.limit = \"any\"\nlease-overrun = \"any\"\n";
+    std::fs::write(dir.path().join("own.toml"), format!("{body}{expect}")).unwrap();
+    let out = fencepost(dir.path(), "run own.toml --seed 5 --out run --fail-fast");
+    assert_eq!(code(&out), 1, "{}", told(&out));
+    assert!(stdout(&out).contains("fail_fast): lost-update is violated"));
+    let run = dir.path().join("run");
+    assert_eq!(verdict(&run, "lost-update"), "violated");
+    assert_eq!(json(&run.join("run.json"))["status"], "complete");
+    let events = history(&run);
+    let at = |phase: &str| {
+        let found = |e: &serde_json::Value| e["f"] == "phase" && e["value"]["phase"] == phase;
+        events
+            .iter()
+            .position(found)
+            .unwrap_or_else(|| panic!("no {phase}"))
+    };
+    assert_eq!(events[at("fail-fast")]["value"]["check"], "lost-update");
+    assert!(at("fail-fast") < at("faults-end") && at("healed") < at("end"));
+    let healed = |e: &&serde_json::Value| e["f"] == "fault" && e["value"]["status"] == "healed";
+    assert_eq!(events.iter().filter(healed).count(), 1);
+    let load = events[at("drain")]["time"].as_i64().unwrap();
+    assert!(load < 60_000_000_000, "of 120 s of load");
+    nothing_left(&run);
+}
+
+/// A25 of the known bugs is a worker's, whatever the service: its twin is the control run, `healthy`.
+#[test]
+fn work_that_goes_on_after_the_release_loses_updates() {
+    let dir = tempfile::tempdir().unwrap();
+    let seeded = "run healthy --seed 7 --out seeded --param bug=A25 --fail-fast";
+    let out = fencepost(dir.path(), seeded);
+    assert_eq!(code(&out), 1, "{}", told(&out));
+    assert_eq!(
+        verdict(&dir.path().join("seeded"), "lost-update"),
+        "violated"
+    );
+    let out = fencepost(dir.path(), "run healthy --seed 7 --out twin --fail-fast");
+    assert_eq!(code(&out), 0, "{}", told(&out));
+    assert_eq!(verdict(&dir.path().join("twin"), "lost-update"), "holds");
+}
+
+#[test]
 fn ctrl_c_ends_in_order_keeps_and_judges() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = start(dir.path(), "run healthy --seed 3 --out run --json");

@@ -47,6 +47,9 @@ pub struct Args {
     /// Parameter of the system, as name=value; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE")]
     params: Vec<String>,
+    /// End the run at the first certain violation that the scenario does not allow
+    #[arg(long)]
+    fail_fast: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -135,6 +138,10 @@ fn options(args: Args) -> Result<Options, String> {
         repeat("--replay", &path.display().to_string());
     }
     repeat("--seed", &seed.to_string());
+    if args.fail_fast {
+        s.fail_fast = true;
+        command.push("--fail-fast".into());
+    }
     check(&s)?;
     Ok(Options {
         scenario: s,
@@ -175,9 +182,10 @@ mod tests {
     #[test]
     fn the_command_line_overrides_the_scenario_and_can_be_repeated() {
         let o = read(
-            "kleppmann-pause --system redis --on docker --rate 20 --param aof=always --param n=3 --seed 9",
+            "kleppmann-pause --system redis --on docker --rate 20 --param aof=always --param n=3 --seed 9 --fail-fast",
         );
         let o = o.unwrap();
+        assert!(o.scenario.fail_fast);
         assert_eq!(
             (o.scenario.system.as_str(), o.scenario.host, o.seed),
             ("redis", HostKind::Docker, 9)

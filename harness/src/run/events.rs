@@ -275,6 +275,15 @@ pub fn phase(name: &str) -> Draft {
     Draft::named(&names::CONTROLLER.into(), names::PHASE, value)
 }
 
+/// The run ends here, since this check is surely violated.
+pub fn fail_fast(check: &str) -> Draft {
+    let value = Value::Map(vec![
+        ("phase".into(), Value::Str("fail-fast".into())),
+        ("check".into(), Value::Str(check.into())),
+    ]);
+    Draft::named(&names::CONTROLLER.into(), names::PHASE, value)
+}
+
 pub fn exit(worker: &Arc<str>, reason: &str, expected: bool) -> Draft {
     let value = Value::Map(vec![
         ("reason".into(), Value::Str(reason.into())),

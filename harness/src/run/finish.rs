@@ -26,6 +26,10 @@ pub async fn finish(
     options: &Options,
 ) -> Result<Report, RunError> {
     let mut warnings = Vec::new();
+    if let Some(check) = ending.stopped_by {
+        let text = format!("the run was ended before its time (fail_fast): {check} is violated");
+        warnings.push(text);
+    }
     ending.recorder.record(events::phase("final"));
     if let Err(e) = final_state(&stage, options, &mut ending).await {
         warnings.push(e);

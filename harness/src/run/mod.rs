@@ -8,6 +8,7 @@ pub mod core;
 pub mod crew;
 mod env;
 mod events;
+mod fail_fast;
 pub use events::from_json;
 mod finish;
 mod nemesis;
@@ -146,8 +147,11 @@ async fn drive(
     signals: mpsc::UnboundedReceiver<()>,
 ) -> Result<Ending, RunError> {
     let scheduler = scheduler(options)?;
-    let wiring = stage.core(options, scheduler, progress)?;
+    let mut wiring = stage.core(options, scheduler, progress)?;
     let handle = wiring.handle.clone();
+    if options.scenario.fail_fast {
+        wiring.core.show_to(stage.onlooker(handle.clone())?);
+    }
     let crew = stage.crew(options)?;
     let thread = std::thread::Builder::new()
         .name("core".into())

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::core::{Board, Core, CoreHandle, Progress, Settings, Story, Wiring};
 use super::crew::{Crew, Program, words};
 use super::env::RunEnv;
-use super::{Options, RunError, host_kind};
+use super::{Options, RunError, fail_fast, host_kind};
 use crate::host::{self, Host, HostOptions, Process, ProcessSpec, Unit, UnitId};
 use crate::images::Say;
 use crate::record::{Recorder, RunFile, RunFolder, Status};
@@ -223,6 +224,16 @@ impl Stage {
             progress,
         )
         .map_err(RunError::io("the core's waker"))
+    }
+
+    /// The checks, looking on, by what `run.json` says.
+    ///
+    /// # Errors
+    /// When `run.json` cannot be read, or no thread be started.
+    pub fn onlooker(&self, core: CoreHandle) -> Result<Sender<fencepost_history::Event>, RunError> {
+        let facts = fencepost_checker::judge::facts::read(&self.folder.dir);
+        let facts = facts.map_err(|e| RunError::Setup(e.to_string()))?;
+        fail_fast::look_on(&facts, core).map_err(RunError::io("starting the thread of the checks"))
     }
 
     /// Ready to start workers.

@@ -39,6 +39,8 @@ pub struct Scenario {
     pub story: Story,
     pub params: serde_json::Map<String, serde_json::Value>,
     pub faults: Vec<Plan>,
+    #[serde(alias = "fail-fast")]
+    pub fail_fast: bool,
     #[serde(deserialize_with = "parse::expect")]
     pub expect: BTreeMap<String, Expected>,
     pub allow: Allow,
@@ -148,6 +150,7 @@ impl Default for Scenario {
             story: Story::default(),
             params: serde_json::Map::new(),
             faults: Vec::new(),
+            fail_fast: false,
             expect: BTreeMap::new(),
             allow: Allow::default(),
         }

@@ -107,6 +107,8 @@ pub enum Command {
     },
     /// End in order, now.
     Interrupt,
+    /// This entry is surely violated, and the scenario wants to end then.
+    Violated(&'static str),
     /// Something that the run rests on has failed: end in order.
     Fail(String),
 }
@@ -140,6 +142,8 @@ pub struct Ending {
     pub recorder: Recorder,
     pub figures: Figures,
     pub interrupted: bool,
+    /// The violated check that ended it before its time.
+    pub stopped_by: Option<&'static str>,
     /// The first thing that went wrong with the harness or a worker.
     pub failure: Option<String>,
     /// Per worker, what it called itself.
@@ -194,7 +198,10 @@ pub struct Core {
     commands: mpsc::Receiver<Command>,
     wakes: Wakes,
     interrupted: bool,
+    stopped_by: Option<&'static str>,
     failure: Option<String>,
+    /// Who is shown every event as it is recorded.
+    onlooker: Option<mpsc::Sender<fencepost_history::Event>>,
     /// `schedule.jsonl`, written as it comes about.
     schedule: Box<dyn io::Write + Send>,
     /// The history cannot be written: nothing may be sent any more.
@@ -239,7 +246,9 @@ impl Core {
             load_began: 0,
             figures: Figures::default(),
             interrupted: false,
+            stopped_by: None,
             failure: None,
+            onlooker: None,
             schedule,
             mute: false,
             cfg,
@@ -260,6 +269,11 @@ impl Core {
             },
             notices: notices_rx,
         })
+    }
+
+    /// Shows every event to somebody, from the first on.
+    pub fn show_to(&mut self, onlooker: mpsc::Sender<fencepost_history::Event>) {
+        self.onlooker = Some(onlooker);
     }
 
     /// Runs until the workers are gone.
@@ -284,6 +298,7 @@ impl Core {
             recorder: self.rec,
             figures: self.figures,
             interrupted: self.interrupted,
+            stopped_by: self.stopped_by,
             failure: self.failure,
             names: self.staff.names(),
             next_process: self.next_process,
@@ -291,7 +306,14 @@ impl Core {
     }
 
     fn record(&mut self, draft: Draft) -> fencepost_history::Event {
-        self.rec.record(draft)
+        let event = self.rec.record(draft);
+        if let Some(onlooker) = &self.onlooker
+            && onlooker.send(event.clone()).is_err()
+        {
+            // It has seen enough.
+            self.onlooker = None;
+        }
+        event
     }
 
     /// Events first, then the requests that they announce.
@@ -359,7 +381,17 @@ impl Core {
                     self.wind_up();
                 }
             }
+            Command::Violated(check) => self.stop_at(check),
             Command::Fail(why) => self.fail(why),
+        }
+    }
+
+    /// Nothing more can be learned of this check: ends the run in order, unless it is ending already.
+    fn stop_at(&mut self, check: &'static str) {
+        if self.phase < Phase::Drain && !self.interrupted && self.failure.is_none() {
+            self.stopped_by = Some(check);
+            self.record(events::fail_fast(check));
+            self.wind_up();
         }
     }
 
@@ -383,7 +415,7 @@ impl Core {
     }
 
     fn step_phase(&mut self, now: i64) {
-        let hurried = self.failure.is_some() || self.interrupted;
+        let hurried = self.failure.is_some() || self.interrupted || self.stopped_by.is_some();
         let in_phase = now - self.phase_since;
         match self.phase {
             Phase::Setup => {}
