@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use openraft::async_runtime::AsyncRuntime;
 use openraft::rt::OptionalSend;
-use openraft_rt_tokio::{
-    TokioInstant, TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime, TokioWatch,
-};
+use openraft_rt_tokio::{TokioInstant, TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime};
 #[cfg(test)]
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::{Rng, TryRng};
+
+use crate::host;
+#[cfg(test)]
+use crate::sim::watch::OrderedWatch as Watch;
+#[cfg(not(test))]
+use openraft_rt_tokio::TokioWatch as Watch;
 
 thread_local! {
     static SEEDED: RefCell<Option<SmallRng>> = const { RefCell::new(None) };
@@ -68,7 +72,7 @@ impl AsyncRuntime for Runtime {
     type Timeout<R, T: Future<Output = R> + OptionalSend> = tokio::time::Timeout<T>;
     type ThreadLocalRng = Chance;
     type Mpsc = TokioMpsc;
-    type Watch = TokioWatch;
+    type Watch = Watch;
     type Oneshot = TokioOneshot;
     type Mutex<T: OptionalSend + 'static> = TokioMutex<T>;
 
@@ -77,7 +81,9 @@ impl AsyncRuntime for Runtime {
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        TokioRuntime::spawn(future)
+        let task = TokioRuntime::spawn(host::scoped(future));
+        host::spawned(&task);
+        task
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {

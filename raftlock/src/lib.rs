@@ -8,6 +8,7 @@ mod chance;
 pub mod config;
 mod flaw;
 pub mod group;
+mod host;
 pub mod http;
 pub mod machine;
 pub mod raft;

@@ -6,16 +6,17 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::applier::Applied;
 use super::timers::Timers;
 use super::{Answer, Batch, Cmd, ReplyTo, Shared};
+use crate::host;
 use crate::machine::{Op, SessionId};
 
 /// Operations in one log entry at most.
@@ -111,7 +112,7 @@ impl<B: Backend> Driver<B> {
         let mut role = self.backend.role();
         role.mark_changed();
         let mut commands = Vec::with_capacity(BATCH);
-        let mut tick = Instant::now() + TICK;
+        let mut tick = host::now() + TICK;
         loop {
             let wake = self
                 .timers
@@ -131,8 +132,8 @@ impl<B: Backend> Driver<B> {
                     if let Err(error) = result { self.failed(sequence, error); }
                 }
                 result = poll_round(&mut self.round), if self.round.is_some() => self.round_over(result),
-                () = sleep_until(wake) => {
-                    let now = Instant::now();
+                () = host::sleep_until(wake) => {
+                    let now = host::now();
                     self.time_passed(now, now.saturating_duration_since(wake));
                     tick = now + TICK;
                 }
@@ -182,11 +183,11 @@ impl<B: Backend> Driver<B> {
         match event {
             Applied::Effects(effects) => {
                 if let Some((_, timers)) = &mut self.timers {
-                    timers.effects(&effects, Instant::now());
+                    timers.effects(&effects, host::now());
                 }
             }
             Applied::Led(term) if self.role.leading == Some(term) => {
-                let timers = Timers::of(&self.shared.machine(), Instant::now());
+                let timers = Timers::of(&self.shared.machine(), host::now());
                 self.timers = Some((term, timers));
                 tracing::info!(term, "leading; every session starts a full TTL");
                 for cmd in std::mem::take(&mut self.early) {
@@ -213,7 +214,7 @@ impl<B: Backend> Driver<B> {
             Cmd::Confirm { to } => self.asked.push(Asked::Read(to)),
             Cmd::Keepalive { session, to } => {
                 // Also "no such session" is told only after the round: a deposed leader does not know.
-                timers.prolong(session, Instant::now());
+                timers.prolong(session, host::now());
                 self.asked.push(Asked::Keepalive(session, to));
             }
         }
@@ -242,7 +243,7 @@ impl<B: Backend> Driver<B> {
                 origin: self.node,
                 boot: self.boot,
                 sequence,
-                at_ms: wall_ms(),
+                at_ms: host::wall_ms(),
                 ops,
             };
             self.shared.hub().proposed(sequence, &batch.ops, to);
@@ -315,11 +316,4 @@ async fn poll_round(round: &mut Option<Job<Result<(), ProposeError>>>) -> Result
         Some(future) => future.await,
         None => std::future::pending().await,
     }
-}
-
-/// The wall clock, ms since the Unix epoch.
-pub fn wall_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

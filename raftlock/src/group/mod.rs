@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 pub use applier::{Applier, Hub, Notice};
-pub use driver::{Backend, Driver, ProposeError, Role, wall_ms};
+pub use driver::{Backend, Driver, ProposeError, Role};
 pub use reply::{Answer, ReplyTo};
 
 use crate::machine::{Machine, Op, SessionId};

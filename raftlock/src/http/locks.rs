@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::sessions::parse;
 use super::{ApiError, App, group_of, parse_session, session_text};
-use crate::group::{Answer, Cmd, Group, ReplyTo, wall_ms};
+use crate::group::{Answer, Cmd, Group, ReplyTo};
+use crate::host::wall_ms;
 use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply};
 
 const NAME_LIMIT: usize = 512;

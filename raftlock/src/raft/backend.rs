@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::Raft;
 use crate::flaw::{self, Flaw};
 use crate::group::{Backend, Batch, ProposeError, Role};
+use crate::host;
 
 /// Proposes through Raft and follows its role.
 pub struct RaftBackend {
@@ -24,7 +25,7 @@ impl RaftBackend {
     pub fn new(raft: Raft, tasks: &mut tokio::task::JoinSet<()>) -> Self {
         let (tx, role) = watch::channel(Role::default());
         let mut metrics = raft.server_metrics();
-        tasks.spawn(async move {
+        tasks.spawn(host::scoped(async move {
             loop {
                 let now = {
                     let seen = metrics.borrow_watched();
@@ -39,7 +40,7 @@ impl RaftBackend {
                     return;
                 }
             }
-        });
+        }));
         RaftBackend { raft, role }
     }
 }

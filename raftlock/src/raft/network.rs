@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::HashMap;
 use futures_util::{Stream, StreamExt, future};
 use openraft::OptionalSend;
 use openraft::base::{BoxFuture, BoxStream};
@@ -25,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Snapshot, SnapshotData, Types, Vote};
+use crate::host;
 use crate::transport::{self, Transport};
 
 type RpcError = RPCError<Types>;
@@ -40,7 +40,7 @@ const HELLO_TIME: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Open {
     out: Option<mpsc::UnboundedSender<Vec<u8>>>,
-    pending: HashMap<u64, oneshot::Sender<Tell>>,
+    pending: BTreeMap<u64, oneshot::Sender<Tell>>,
 }
 
 /// The connection to one replica.
@@ -226,11 +226,11 @@ impl Links {
         let mut links = BTreeMap::new();
         for (id, addr) in peers.iter().filter(|(id, _)| **id != book.id) {
             let link = Link::new(*id);
-            tasks.spawn(Arc::clone(&link).maintain(
+            tasks.spawn(host::scoped(Arc::clone(&link).maintain(
                 addr.clone(),
                 Arc::clone(book),
                 Arc::clone(transport),
-            ));
+            )));
             links.insert(*id, link);
         }
         Links {

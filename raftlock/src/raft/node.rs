@@ -16,6 +16,7 @@ use super::snapshot::SnapshotFile;
 use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_machine};
 use crate::chance;
 use crate::group::{Applier, Driver, Group, Shared};
+use crate::host;
 use crate::transport::Transport;
 use crate::wal::{Dir, Flusher, Record};
 
@@ -134,14 +135,16 @@ impl Node {
             })?;
             let backend = Arc::new(RaftBackend::new(raft.clone(), &mut tasks));
             let (handle, inbox) = Group::new(group, Arc::clone(&shared));
-            tasks.spawn(Driver::new(backend, shared, id, boot).run(inbox, events));
-            tasks.spawn(keep_house(
+            tasks.spawn(host::scoped(
+                Driver::new(backend, shared, id, boot).run(inbox, events),
+            ));
+            tasks.spawn(host::scoped(keep_house(
                 group,
                 raft.clone(),
                 log,
                 setup.snapshot_bytes,
                 failed.clone(),
-            ));
+            )));
             groups.push(handle);
             rafts.push(raft);
         }
@@ -152,11 +155,11 @@ impl Node {
                 addr: addr.clone(),
                 source,
             })?;
-            tasks.spawn(server::accept(
+            tasks.spawn(host::scoped(server::accept(
                 listener,
                 Arc::clone(&setup.book),
                 Arc::clone(&rafts),
-            ));
+            )));
         }
         let node = Node {
             groups,

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Raft, Snapshot};
+use crate::host;
 use crate::transport::{Listener, Stream};
 
 /// Requests read and not yet begun.
@@ -33,7 +34,7 @@ pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts:
             biased;
             accepted = listener.accept() => match accepted {
                 Ok(stream) if connections.len() < STRANGERS => {
-                    connections.spawn(connection(stream, Arc::clone(&book), Arc::clone(&rafts)));
+                    connections.spawn(host::scoped(connection(stream, Arc::clone(&book), Arc::clone(&rafts))));
                 }
                 Ok(_) => tracing::warn!("too many connections on the peer port"),
                 Err(error) => {

@@ -1,320 +1,344 @@
-//! A client in the simulation: keeps a session, takes locks, holds them a while, gives them back.
+//! A client in the simulation: takes locks, holds them a while, gives them back; now and then it does what it should not.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
-use turmoil::net::TcpStream;
-use turmoil::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use fencepost_history::{EventType, Value as Word};
+use serde_json::json;
+use tokio::time::Instant;
 
-use super::history::{Grant, History};
-use super::node::CLIENT_PORT;
-use super::{LOCKS, REPLICAS, replica};
-use crate::chance;
+use super::record::{self, int, map, word};
+use super::session::{Held, Session, TTL_MS, Told};
+use super::{LOCKS, Shape};
+use crate::{chance, host};
 
-const TTL_MS: u64 = 1500;
-const CALL: Duration = Duration::from_millis(700);
+const CALL: Duration = Duration::from_millis(500);
 
-struct Wire {
-    reader: Lines<BufReader<OwnedReadHalf>>,
-    writer: OwnedWriteHalf,
+thread_local! {
+    /// The last token of each lock that anybody got: what one may try to release who does not hold it.
+    static SEEN: RefCell<BTreeMap<String, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-enum Told {
-    Ok(Value),
-    /// Surely nothing happened; the code.
-    No(String),
-    Unknown,
+/// Forgets the tokens of the run before.
+pub fn reset() {
+    SEEN.with_borrow_mut(BTreeMap::clear);
 }
 
-struct Client {
-    id: u64,
-    history: Arc<Mutex<History>>,
-    wire: Option<Wire>,
-    node: u64,
-    next: u64,
-    /// How fast this client's clock runs.
-    drift: f64,
-    session: Option<String>,
-    /// The client's own deadline for its session.
-    deadline: Instant,
+pub struct Client {
+    session: Session,
+    shape: Shape,
+    process: u64,
+    request: u64,
 }
 
-/// Runs a client until the given simulated time.
-pub async fn run(
-    id: u64,
-    history: Arc<Mutex<History>>,
-    until: Duration,
-    drift: f64,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let now = Instant::now();
+fn below(limit: u64) -> u64 {
+    chance::random() % limit
+}
+
+fn soon(ms: u64) -> Instant {
+    host::now() + Duration::from_millis(ms)
+}
+
+/// Runs a client for good. In the `calm` part it asks with patience.
+pub async fn run(worker: u32, node: u64, shape: Shape, calm: tokio::sync::watch::Receiver<bool>) {
     let mut client = Client {
-        id,
-        history,
-        wire: None,
-        node: id % REPLICAS + 1,
-        next: 1,
-        drift,
-        session: None,
-        deadline: now,
+        session: Session::new(worker, node),
+        shape,
+        process: record::process(),
+        request: 0,
     };
-    while turmoil::sim_elapsed().unwrap_or_default() < until {
-        client.round().await;
+    loop {
+        let calm = *calm.borrow();
+        client.round(calm).await;
     }
-    Ok(())
-}
-
-fn now() -> Duration {
-    turmoil::sim_elapsed().unwrap_or_default()
 }
 
 impl Client {
-    fn note(&self, with: impl FnOnce(&mut History)) {
-        with(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    async fn round(&mut self) {
-        if self.session.is_none() || Instant::now() >= self.deadline {
-            self.open().await;
+    async fn round(&mut self, calm: bool) {
+        if !self.session.valid() && !self.session.open().await {
+            self.session.idle(soon(20 + below(40))).await;
             return;
         }
-        let lock = format!("lock-{}", chance::random() % LOCKS);
-        let wait_ms = [0, 300, 2000][(chance::random() % 3) as usize];
-        let request = self.next + 1_000_000;
-        let asked = now();
-        let Some(session) = self.session.clone() else {
+        let lock = format!("lock-{}", below(LOCKS));
+        let wait_ms = if calm {
+            4000
+        } else {
+            [0, 300, 2500][below(3) as usize]
+        };
+        self.acquire(lock, wait_ms).await;
+        if !self.session.held.is_empty() && below(5) == 0 {
+            self.acquire(format!("lock-{}", below(LOCKS)), 0).await;
+        }
+        let hold = match below(8) {
+            0 => 0,
+            1 if !calm => below(4 * TTL_MS),
+            _ => below(300),
+        };
+        self.session.idle(soon(hold)).await;
+        if !calm && below(20) == 0 {
+            // Silent: the session runs out.
+            self.session.alive = false;
+            self.session.idle(soon(TTL_MS + below(500))).await;
+            self.session.alive = true;
+        }
+        while let Some(held) = self.session.held.first().cloned() {
+            if !self.session.valid() && below(2) == 0 {
+                return;
+            }
+            self.check(&held, true).await;
+            if below(6) == 0 {
+                self.trespass(&held.lock).await;
+            }
+            self.release(&held).await;
+        }
+        self.session.idle(soon(below(60))).await;
+    }
+
+    /// Acquires, repeating the same request while its outcome is unknown and the session lives.
+    async fn acquire(&mut self, lock: String, wait_ms: u64) {
+        let Some(id) = self.session.id.clone() else {
             return;
         };
-        let ask = json!({"op": "acquire", "session": session, "lock": lock, "wait_ms": wait_ms, "request_id": request});
-        // Repeated under the same request id while the outcome is unknown.
+        if self.session.held.iter().any(|held| held.lock == lock) {
+            return;
+        }
+        self.request += 1;
+        let worker = self.session.worker;
+        let begun = host::now();
+        let value = map([
+            ("worker", int(worker)),
+            ("mode", word(self.shape.mode)),
+            ("ttl_ms", int(TTL_MS)),
+            ("wait_ms", int(wait_ms)),
+        ]);
+        record::op(
+            self.process,
+            EventType::Invoke,
+            "acquire",
+            &lock,
+            value,
+            None,
+        );
+        let mut ask = json!({"op": "acquire", "session": id, "lock": lock, "wait_ms": wait_ms, "request_id": self.request});
+        if self.shape.mode != "exclusive" {
+            ask["mode"] = json!(self.shape.mode);
+        }
+        if self.shape.mode == "semaphore" {
+            ask["permits"] = json!(self.shape.permits);
+        }
+        let process = self.process;
+        let queued = || {
+            record::note(
+                &format!("w{worker}"),
+                "queued",
+                None,
+                map([("process", int(process))]),
+            );
+        };
+        let mut unsure = false;
         let told = loop {
-            let limit = CALL + Duration::from_millis(wait_ms);
-            match self.call(ask.clone(), limit).await {
-                Told::Unknown if Instant::now() < self.deadline => self.keepalive().await,
-                told => break told,
+            let told = self
+                .session
+                .ask_queued(ask.clone(), CALL + Duration::from_millis(wait_ms), queued)
+                .await;
+            match &told {
+                Told::Unknown => unsure = true,
+                Told::No(code) if elsewhere(code) => self.session.idle(soon(20)).await,
+                _ => break told,
+            }
+            let patience = Duration::from_millis(wait_ms + 3 * TTL_MS);
+            if !self.session.valid() || host::now() > begun + patience {
+                break if unsure { Told::Unknown } else { told };
             }
         };
         match told {
             Told::Ok(answer) => {
-                let token = answer["token"].as_u64().unwrap_or(0);
-                self.hold(lock, token, asked).await;
+                self.granted(lock, &id, answer["token"].as_u64().unwrap_or(0), begun)
             }
-            Told::No(code) => self.refused(&code).await,
-            Told::Unknown => self.session = None,
-        }
-    }
-
-    async fn hold(&mut self, lock: String, token: u64, asked: Duration) {
-        let from = now();
-        if Instant::now() >= self.deadline {
-            return;
-        }
-        self.note(|history| {
-            history.last.insert(lock.clone(), from);
-        });
-        let end = Instant::now() + Duration::from_millis(chance::random() % 1200);
-        while Instant::now() < end && Instant::now() < self.deadline {
-            sleep(Duration::from_millis(1 + chance::random() % 300)).await;
-            self.keepalive().await;
-        }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let valid = !left.is_zero();
-        let session = self.session.clone().unwrap_or_default();
-        // Certain until the release is sent, or until the lease ended by this client's own clock.
-        let until = if valid {
-            now()
-        } else {
-            now() - Instant::now().saturating_duration_since(self.deadline)
-        };
-        let (client, name) = (self.id, lock.clone());
-        self.note(|history| {
-            history.grants.push(Grant {
-                client,
-                lock: name,
-                token,
-                asked,
-                from,
-                until,
-            })
-        });
-        let request = self.next + 1_000_000;
-        let ask = json!({"op": "release", "session": session, "lock": lock, "token": token, "request_id": request});
-        let mut first = true;
-        loop {
-            match self.call(ask.clone(), CALL).await {
-                Told::Ok(_) => {
-                    self.note(|history| history.releases += 1);
-                    return;
-                }
-                Told::No(code)
-                    if valid && matches!(code.as_str(), "not_held" | "session_unknown") =>
-                {
-                    // Repeated later than the deadline it may be gone; before that it may not.
-                    if first || Instant::now() < self.deadline {
-                        let id = self.id;
-                        let broken = format!(
-                            "client {id} lost {lock} under token {token} within its lease: {code}"
-                        );
-                        self.note(|history| history.broken.push(broken));
-                    }
-                    self.session = None;
-                    return;
-                }
-                Told::No(code) if code == "session_unknown" => {
-                    self.session = None;
-                    return;
-                }
-                _ if Instant::now() >= self.deadline => {
-                    self.session = None;
-                    return;
-                }
-                Told::No(_) | Told::Unknown => {
-                    first = false;
-                    self.keepalive().await;
-                    sleep(Duration::from_millis(20)).await;
+            Told::No(code) if !unsure => {
+                let error = if code == "wait_timeout" {
+                    "busy"
+                } else {
+                    &code
+                };
+                record::op(
+                    self.process,
+                    EventType::Fail,
+                    "acquire",
+                    &lock,
+                    Word::Null,
+                    Some(error),
+                );
+                if code == "session_unknown" {
+                    self.session.unknown_session();
                 }
             }
-        }
-    }
-
-    async fn refused(&mut self, code: &str) {
-        self.note(|history| history.refused += 1);
-        if code == "session_unknown" {
-            if Instant::now() < self.deadline {
-                let broken = format!("client {}: its session ended within its lease", self.id);
-                self.note(|history| history.broken.push(broken));
-            }
-            self.session = None;
-        }
-        sleep(Duration::from_millis(10 + chance::random() % 50)).await;
-    }
-
-    async fn open(&mut self) {
-        if self.session.take().is_some() {
-            self.note(|history| history.sessions_lost += 1);
-        }
-        let sent = Instant::now();
-        match self
-            .call(
-                json!({"op": "open", "ttl_ms": TTL_MS, "lock": "lock-0"}),
-                CALL,
-            )
-            .await
-        {
-            Told::Ok(answer) => {
-                self.session = answer["session"].as_str().map(str::to_owned);
-                self.deadline = sent + self.lease();
-            }
-            _ => sleep(Duration::from_millis(50)).await,
-        }
-    }
-
-    /// The TTL by this client's clock, less a margin of 2 %, which covers the drifts.
-    fn lease(&self) -> Duration {
-        Duration::from_millis(TTL_MS).mul_f64(0.98 * self.drift.min(1.0))
-    }
-
-    async fn keepalive(&mut self) {
-        let Some(session) = self.session.clone() else {
-            return;
-        };
-        let sent = Instant::now();
-        match self
-            .call(
-                json!({"op": "keepalive", "session": session}),
-                Duration::from_millis(400),
-            )
-            .await
-        {
-            Told::Ok(_) => self.deadline = self.deadline.max(sent + self.lease()),
-            Told::No(code) if code == "session_unknown" => {
-                if Instant::now() < self.deadline {
-                    let broken = format!(
-                        "client {}: a keepalive within its lease found no session",
-                        self.id
-                    );
-                    self.note(|history| history.broken.push(broken));
-                }
-                self.deadline = Instant::now();
-            }
-            _ => sleep(Duration::from_millis(20)).await,
-        }
-    }
-
-    /// One request to the node that this client believes to lead. An unknown outcome drops the connection.
-    async fn call(&mut self, mut ask: Value, limit: Duration) -> Told {
-        self.next += 1;
-        let id = self.next;
-        ask["id"] = json!(id);
-        let until = Instant::now() + limit;
-        let told = match timeout_at(until, self.exchange(id, &ask)).await {
-            Ok(Some(answer)) => match answer.get("error") {
-                None => Told::Ok(answer),
-                Some(error) => {
-                    match error["leader"]
-                        .as_str()
-                        .and_then(|url| url.chars().find(char::is_ascii_digit))
-                    {
-                        Some(digit) => self.turn_to(u64::from(digit as u8 - b'0')),
-                        None if matches!(
-                            error["code"].as_str(),
-                            Some("no_leader" | "unknown_outcome")
-                        ) =>
-                        {
-                            self.turn_to(self.node % REPLICAS + 1);
-                        }
-                        None => {}
-                    }
-                    if error["effect"] == "none" {
-                        Told::No(error["code"].as_str().unwrap_or("?").to_owned())
-                    } else {
-                        Told::Unknown
-                    }
-                }
-            },
             _ => {
-                self.turn_to(self.node % REPLICAS + 1);
-                Told::Unknown
+                record::op(
+                    self.process,
+                    EventType::Info,
+                    "acquire",
+                    &lock,
+                    Word::Null,
+                    Some("unknown"),
+                );
+                self.process = record::process();
+                // It may hold the lock unknowingly: the session is left to run out.
+                self.session.drop_session("an acquire of unknown outcome");
+            }
+        }
+    }
+
+    fn granted(&mut self, lock: String, session: &str, token: u64, begun: Instant) {
+        let owner = format!("{session}#{token}");
+        let valid = self.session.id.as_deref() == Some(session) && self.session.valid();
+        let end = if valid {
+            host::now() + self.session.left()
+        } else {
+            begun
+        };
+        let ttl_ms = end.saturating_duration_since(begun).as_millis() as u64;
+        let value = map([
+            ("owner", word(&owner)),
+            ("fence", int(token)),
+            ("ttl_ms", int(ttl_ms)),
+        ]);
+        record::op(self.process, EventType::Ok, "acquire", &lock, value, None);
+        SEEN.with_borrow_mut(|seen| seen.insert(lock.clone(), token));
+        let held = Held { lock, owner, token };
+        self.session.held.push(held);
+        if !valid {
+            self.session.drop_session("granted too late");
+        }
+    }
+
+    async fn release(&mut self, held: &Held) {
+        self.begin_release(held);
+        self.session.held.retain(|other| other.token != held.token);
+        let told = loop {
+            let told = self.say_release(held).await;
+            match &told {
+                Told::Unknown => {}
+                Told::No(code) if elsewhere(code) => self.session.idle(soon(20)).await,
+                _ => break told,
+            }
+            if !self.session.valid() {
+                break Told::Unknown;
             }
         };
-        if matches!(told, Told::Unknown) {
-            self.note(|history| history.unknown += 1);
-        }
-        told
-    }
-
-    fn turn_to(&mut self, node: u64) {
-        self.wire = None;
-        self.node = node;
-    }
-
-    /// Sends a line and reads on to its answer; `None` where the connection broke.
-    async fn exchange(&mut self, id: u64, ask: &Value) -> Option<Value> {
-        if self.wire.is_none() {
-            let dialling = TcpStream::connect((replica(self.node), CLIENT_PORT));
-            let stream = timeout(Duration::from_millis(300), dialling)
-                .await
-                .ok()?
-                .ok()?;
-            let (reader, writer) = stream.into_split();
-            self.wire = Some(Wire {
-                reader: BufReader::new(reader).lines(),
-                writer,
-            });
-        }
-        let wire = self.wire.as_mut()?;
-        wire.writer
-            .write_all(format!("{ask}\n").as_bytes())
-            .await
-            .ok()?;
-        loop {
-            let line = wire.reader.next_line().await.ok()??;
-            let answer: Value = serde_json::from_str(&line).ok()?;
-            if answer["id"] == id && answer.get("queued").is_none() {
-                return Some(answer);
+        let valid = self.session.valid();
+        let outcome = match told {
+            Told::Ok(_) => Some(true),
+            Told::No(code) => {
+                if valid && matches!(code.as_str(), "not_held" | "session_unknown") {
+                    record::broken(format!(
+                        "worker {} gives back {} under token {} within its lease and is told {code}",
+                        self.session.worker, held.lock, held.token
+                    ));
+                }
+                Some(false)
             }
+            Told::Unknown => None,
+        };
+        self.end_release(&held.lock, outcome);
+        match outcome {
+            None => self.session.drop_session("a release of unknown outcome"),
+            Some(true) if below(4) == 0 => {
+                self.check(held, false).await;
+                self.release_again(held).await;
+            }
+            _ => {}
         }
     }
+
+    fn begin_release(&mut self, held: &Held) {
+        self.request += 1;
+        let value = map([
+            ("worker", int(self.session.worker)),
+            ("owner", word(&held.owner)),
+            ("fence", int(held.token)),
+        ]);
+        record::op(
+            self.process,
+            EventType::Invoke,
+            "release",
+            &held.lock,
+            value,
+            None,
+        );
+    }
+
+    async fn say_release(&mut self, held: &Held) -> Told {
+        let session = held.owner.split('#').next();
+        let ask = json!({"op": "release", "session": session, "lock": held.lock, "token": held.token, "request_id": self.request});
+        self.session.ask(ask, CALL).await
+    }
+
+    fn end_release(&mut self, lock: &str, held: Option<bool>) {
+        let (kind, value) = match held {
+            Some(held) => (EventType::Ok, map([("held", Word::Bool(held))])),
+            None => (EventType::Info, Word::Null),
+        };
+        record::op(self.process, kind, "release", lock, value, None);
+        if held.is_none() {
+            self.process = record::process();
+        }
+    }
+
+    /// Gives back what it gave back already, as a new request.
+    async fn release_again(&mut self, held: &Held) {
+        self.begin_release(held);
+        let told = self.say_release(held).await;
+        let outcome = match told {
+            Told::Ok(_) => Some(true),
+            Told::No(_) => Some(false),
+            Told::Unknown => None,
+        };
+        self.end_release(&held.lock, outcome);
+    }
+
+    /// Tries to release another's grant.
+    async fn trespass(&mut self, lock: &str) {
+        let Some(session) = self.session.id.clone() else {
+            return;
+        };
+        let other = format!("lock-{}", below(LOCKS));
+        let lock = if below(2) == 0 { lock } else { &other };
+        let Some(token) = SEEN.with_borrow(|seen| seen.get(lock).copied()) else {
+            return;
+        };
+        if self.session.held.iter().any(|held| held.token == token) {
+            return;
+        }
+        let owner = format!("{session}#{token}");
+        let lock = lock.to_owned();
+        self.release_again(&Held { lock, owner, token }).await;
+    }
+
+    /// Asks whether a token is the current one: of a valid grant it is, of one that was given back it is not.
+    async fn check(&mut self, held: &Held, current: bool) {
+        if below(3) != 0 || !self.session.valid() {
+            return;
+        }
+        let ask = json!({"op": "check", "lock": held.lock, "token": held.token});
+        if let Told::Ok(answer) = self.session.ask(ask, CALL).await
+            && answer["current"] != current
+            && (!current || self.session.valid())
+        {
+            let (worker, lock, token) = (self.session.worker, &held.lock, held.token);
+            let word = if current { "held" } else { "given back" };
+            record::broken(format!(
+                "worker {worker}: a read after token {token} of {lock} was {word} does not know it"
+            ));
+        }
+    }
+}
+
+/// The request was not taken: the same again at another replica or later.
+fn elsewhere(code: &str) -> bool {
+    matches!(
+        code,
+        "not_leader" | "no_leader" | "no_connection" | "stopping" | "overloaded"
+    )
 }

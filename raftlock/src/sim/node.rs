@@ -5,65 +5,69 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
-use turmoil::net::{TcpListener, TcpStream};
 
-use super::disk::SimDir;
-use super::net::SimNet;
-use super::{REPLICAS, replica};
+use super::disk::SimDisk;
+use super::net::{self, SimNet, SimStream};
+use super::{CLIENT_PORT, PEER_PORT, REPLICAS};
 use crate::buckets::BucketMap;
 use crate::chance;
 use crate::config::Config;
+use crate::flaw::{self, Flaw};
+use crate::host;
 use crate::http::{App, Lines};
 use crate::raft::{Node, NodeSetup, PeerBook};
 use crate::wal::{Dir, FlushStats, Flusher, Job, Wal, WalOptions};
 
-/// Port for clients' lines.
-pub const CLIENT_PORT: u16 = 70;
+/// How a replica is set up.
+#[derive(Clone)]
+pub struct Setup {
+    pub id: u64,
+    pub disk: SimDisk,
+    pub lock_delay: Duration,
+    /// A sync takes this long beside its usual time; the nemesis changes it.
+    pub stall: watch::Receiver<Duration>,
+}
 
-type Fault = Box<dyn std::error::Error>;
+type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs a replica until it is crashed.
-pub async fn run(id: u64, disk: Arc<SimDir>) -> Result<(), Fault> {
-    let dir: Arc<dyn Dir> = disk;
+/// Runs a replica until it is killed, told to stop, or cannot go on.
+pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault> {
+    let id = setup.id;
+    let dir: Arc<dyn Dir> = Arc::new(setup.disk.clone());
     // Small segments, so that runs roll and drop them.
-    let (wal, records) = Wal::open(
-        Arc::clone(&dir),
-        WalOptions {
-            segment_bytes: 16 << 10,
-            sync: true,
-        },
-    )?;
-    let flusher = flusher(wal);
-    let url = format!("{}:{CLIENT_PORT}", replica(id));
-    let book = Arc::new(PeerBook::open(
-        id,
-        "sim",
-        url,
-        Arc::clone(&dir),
-        flusher.stats(),
-    )?);
-    let peers: BTreeMap<u64, String> = (1..=REPLICAS)
-        .map(|id| (id, format!("{}:71", replica(id))))
-        .collect();
+    let options = WalOptions {
+        segment_bytes: 12 << 10,
+        sync: !flaw::active(Flaw::SkipSync),
+    };
+    let (wal, records) = Wal::open(Arc::clone(&dir), options)?;
     let (failing, mut failed) = watch::channel(None);
-    let setup = NodeSetup {
+    let flusher = flusher(wal, &setup, failing.clone());
+    let url = format!("{id}:{CLIENT_PORT}");
+    let book = PeerBook::open(id, "sim", url, Arc::clone(&dir), flusher.stats())?;
+    let book = Arc::new(book);
+    let peers: BTreeMap<u64, String> = (1..=REPLICAS)
+        .map(|id| (id, format!("{id}:{PEER_PORT}")))
+        .collect();
+    let node = NodeSetup {
         peers: peers.clone(),
         groups: 1,
         heartbeat: Duration::from_millis(80),
         // Small, so that snapshots are taken, installed and recovered from.
-        snapshot_bytes: 12 << 10,
+        snapshot_bytes: 6 << 10,
         dir,
         flusher,
         records,
         book: Arc::clone(&book),
         transport: Arc::new(SimNet),
     };
-    let node = Node::start(setup, failing).await?;
+    let node = Node::start(node, failing).await?;
     let config = Config {
         id,
         peers,
+        lock_delay: setup.lock_delay,
         ..Config::single(([127, 0, 0, 1], 1).into(), "sim".into())
     };
     let app = Arc::new(App {
@@ -73,29 +77,37 @@ pub async fn run(id: u64, disk: Arc<SimDir>) -> Result<(), Fault> {
         book,
         config,
     });
-    let listener = TcpListener::bind(("0.0.0.0", CLIENT_PORT)).await?;
+    let mut listener = net::bind(CLIENT_PORT);
+    let mut clients = JoinSet::new();
+    tokio::pin!(stop);
     loop {
-        tokio::select! {
+        let failure = async { failed.wait_for(Option::is_some).await.ok()?.clone() };
+        let stream = tokio::select! {
             biased;
-            _ = failed.wait_for(Option::is_some) => return Err("the replica stopped by itself".into()),
-            accepted = listener.accept() => {
-                let (stream, _) = accepted?;
-                tokio::spawn(lines(Arc::clone(&app), stream));
+            why = failure => {
+                return Err(why.unwrap_or_else(|| "the log stopped".to_owned()).into());
             }
-        }
+            Ok(()) = &mut stop => break,
+            stream = listener.next() => stream,
+        };
+        clients.spawn(host::scoped(lines(Arc::clone(&app), stream)));
     }
+    drop(listener);
+    node.stop().await;
+    Ok(())
 }
 
 /// The flusher as a task: a sync takes a few milliseconds, now and then many.
-fn flusher(mut wal: Wal) -> Flusher {
+fn flusher(mut wal: Wal, setup: &Setup, failing: watch::Sender<Option<String>>) -> Flusher {
     let (tx, mut rx) = mpsc::unbounded_channel::<Job>();
     let stats = Arc::new(FlushStats::default());
     stats.set_sequence(wal.sequence());
     let counts = Arc::clone(&stats);
-    tokio::spawn(async move {
+    let (disk, stall) = (setup.disk.clone(), setup.stall.clone());
+    let task = tokio::spawn(host::scoped(async move {
         let mut jobs = Vec::new();
         while rx.recv_many(&mut jobs, 64).await > 0 {
-            let micros = if chance::random().is_multiple_of(50) {
+            let usual = if chance::random().is_multiple_of(50) {
                 40_000
             } else {
                 200 + chance::random() % 2000
@@ -106,22 +118,28 @@ fn flusher(mut wal: Wal) -> Flusher {
                 records.extend(job.records);
                 callbacks.push(job.done);
             }
-            sleep(Duration::from_micros(micros)).await;
             let result = wal.append(&records).map_err(|error| error.to_string());
-            counts.set_sequence(wal.sequence());
+            let stalled = *stall.borrow();
+            sleep(Duration::from_micros(usual) + stalled).await;
+            disk.settle();
+            match &result {
+                Ok(()) => counts.set_sequence(wal.sequence()),
+                Err(error) => drop(failing.send_replace(Some(error.clone()))),
+            }
             for done in callbacks {
                 done(result.clone());
             }
         }
-    });
+    }));
+    host::spawned(&task);
     Flusher::custom(
         move |job| tx.send(job).map_err(|mpsc::error::SendError(job)| job),
         stats,
     )
 }
 
-async fn lines(app: Arc<App>, stream: TcpStream) {
-    let (reader, mut writer) = stream.into_split();
+async fn lines(app: Arc<App>, stream: SimStream) {
+    let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = BufReader::new(reader).lines();
     let (mut session, mut answers, mut notices) = Lines::new(app);
     loop {
