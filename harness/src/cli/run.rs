@@ -11,6 +11,7 @@ use crate::host;
 use crate::run::core::Progress;
 use crate::run::{self, Options};
 use crate::scenario::{self, HostKind, Scenario};
+use crate::system;
 
 /// Carry a scenario out, judge it and write its report
 #[derive(clap::Args)]
@@ -96,15 +97,16 @@ pub fn main(args: Args) -> ExitCode {
 fn options(args: Args) -> Result<Options, String> {
     let mut s = scenario::find(&args.scenario).map_err(|e| e.to_string())?;
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let own = s.system.clone();
     let mut command = vec!["fencepost".to_owned(), "run".into(), args.scenario.clone()];
     let mut repeat = |flag: &str, value: &str| command.extend([flag.to_owned(), value.to_owned()]);
-    if let Some(system) = args.system {
-        repeat("--system", &system);
-        if system != s.system {
+    if let Some(other) = args.system {
+        repeat("--system", &other);
+        if other != s.system {
             // What one system calls its parameters means nothing to another.
             s.params.clear();
         }
-        s.system = system;
+        s.system = other;
     }
     if let Some(on) = args.on {
         s.host = if on == On::Docker {
@@ -143,6 +145,11 @@ fn options(args: Args) -> Result<Options, String> {
         command.push("--fail-fast".into());
     }
     check(&s)?;
+    if own != s.system
+        && let Ok(system) = system::open(&s.system, s.params.clone())
+    {
+        run::fits::undemand(&mut s, &system.facts());
+    }
     Ok(Options {
         scenario: s,
         seed,

@@ -11,6 +11,7 @@ mod events;
 mod fail_fast;
 pub use events::from_json;
 mod finish;
+pub mod fits;
 mod nemesis;
 mod setup;
 mod signals;

@@ -6,7 +6,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencepost_checker::verdict::Expected;
 use fencepost_nemesis::schedule::Scheduler;
 use fencepost_workloads::protocol::{self, Endpoint, Init, StoreConf, SystemConf};
 use fencepost_workloads::stores;
@@ -15,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::core::{Board, Core, CoreHandle, Progress, Settings, Story, Wiring};
 use super::crew::{Crew, Program, words};
 use super::env::RunEnv;
-use super::{Options, RunError, fail_fast, host_kind};
+use super::{Options, RunError, fail_fast, fits, host_kind};
 use crate::host::{self, Host, HostOptions, Process, ProcessSpec, Unit, UnitId};
 use crate::images::Say;
 use crate::record::{Recorder, RunFile, RunFolder, Status};
@@ -48,7 +47,7 @@ impl Stage {
     pub async fn open(options: &Options) -> Result<Self, RunError> {
         let s = &options.scenario;
         let system = system::open(&s.system, s.params.clone())?;
-        fits(s, system.as_ref())?;
+        fits::fits(s, &system.facts())?;
         let run_id = format!("{:08x}", rand::random::<u32>());
         let folder = match &options.out {
             Some(dir) => RunFolder::at(dir)?,
@@ -342,43 +341,6 @@ impl Stage {
             tracing::warn!("run.json: {e}");
         }
     }
-}
-
-/// Refuses what the system does not offer.
-fn fits(s: &Scenario, system: &dyn System) -> Result<(), RunError> {
-    let facts = system.facts();
-    if s.mode == Mode::Shared && !facts.shared {
-        return Err(RunError::Unfit(format!(
-            "system `{}` has no shared locks; set another `system`",
-            s.system
-        )));
-    }
-    let shown = |check: &&&str| s.expect.get(**check) == Some(&Expected::Violated);
-    if let Some(check) = ["lease-overrun", "double-holder.limit"].iter().find(shown)
-        && !facts.lease
-    {
-        return Err(RunError::Unfit(format!(
-            "system `{}` has no lease: a hold ends with its connection, so that `{check}` cannot come out as expected",
-            s.system
-        )));
-    }
-    if s.expect.contains_key("stale-fence-accepted")
-        && s.expect["stale-fence-accepted"] != Expected::Any
-        && !facts.fence
-    {
-        return Err(RunError::Unfit(format!(
-            "system `{}` grants no fence, so that `stale-fence-accepted` cannot come out as expected",
-            s.system
-        )));
-    }
-    if facts.lease && s.ttl() < Duration::from_millis(facts.min_ttl_ms) {
-        return Err(RunError::Unfit(format!(
-            "system `{}` grants no lease below {} ms; set `lease.ttl` higher",
-            s.system, facts.min_ttl_ms
-        )));
-    }
-    stores::find(&s.store.kind).map_err(|e| RunError::Unfit(e.to_string()))?;
-    Ok(())
 }
 
 fn settings(options: &Options, ttl_ms: Option<u64>, folder: &RunFolder) -> Settings {

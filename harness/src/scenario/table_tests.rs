@@ -3,6 +3,7 @@
 //! else it must be the same.
 
 use fencepost_checker::verdict::Expected;
+use fencepost_nemesis::{Targets, schedule::Plan};
 
 use super::{Scenario, builtins, parse};
 
@@ -34,10 +35,16 @@ fn table() -> String {
 }
 
 fn faults(s: &Scenario) -> String {
-    let word = |p: &fencepost_nemesis::schedule::Plan| {
-        let name = p.fault.clone().unwrap_or_else(|| "mix".into());
-        let targets: Vec<String> = p.target.0.iter().map(ToString::to_string).collect();
+    let one = |name: &str, target: &Targets| {
+        let targets: Vec<String> = target.0.iter().map(ToString::to_string).collect();
         format!("{name} of {}", targets.join(", "))
+    };
+    let word = |p: &Plan| match &p.fault {
+        Some(name) => one(name, &p.target),
+        None => {
+            let choices: Vec<String> = p.mix.iter().map(|c| one(&c.fault, &c.target)).collect();
+            choices.join(" or ")
+        }
     };
     let all: Vec<String> = s.faults.iter().map(word).collect();
     if all.is_empty() {
