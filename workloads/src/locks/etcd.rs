@@ -184,7 +184,7 @@ impl Etcd {
             if now >= next {
                 match self.keepalive(lease.id).await {
                     Ok(fresh) => *lease = fresh,
-                    Err(e) if e == CallError::not_held() => {
+                    Err(e) if e == CallError::not_held() && self.bug != Some("A29") => {
                         return Err(CallError::definite("the lease ended in the queue"));
                     }
                     Err(_) => {}
