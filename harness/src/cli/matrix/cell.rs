@@ -86,24 +86,21 @@ fn millis(us: &Value) -> Value {
     us.as_f64().map_or(Value::Null, |us| (us / 1e3).into())
 }
 
-/// From the heal marker to the first acquire granted after it, in milliseconds.
+/// From the heal marker to the first acquire granted after it, in milliseconds; null where nothing had to heal.
 fn recovery(dir: &Path) -> Value {
     let Ok(reader) = fencepost_history::Reader::open(&dir.join("history.jsonl")) else {
         return Value::Null;
     };
-    let mut healed = None;
+    let (mut faulted, mut healed) = (false, None);
     for record in reader {
         let Ok(record) = record else { break };
         let e = record.event;
-        if &*e.f == "phase"
-            && e.value
-                .get("phase")
-                .and_then(fencepost_history::Value::as_str)
-                == Some("healed")
-        {
+        let phase = e.value.get("phase");
+        faulted |= &*e.f == "fault";
+        if &*e.f == "phase" && phase.and_then(fencepost_history::Value::as_str) == Some("healed") {
             healed = Some(e.time);
         }
-        if let Some(at) = healed
+        if let Some(at) = healed.filter(|_| faulted)
             && &*e.f == "acquire"
             && e.kind == fencepost_history::EventType::Ok
         {
@@ -111,4 +108,33 @@ fn recovery(dir: &Path) -> Value {
         }
     }
     Value::Null
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn recovered(lines: &[Value]) -> Value {
+        let dir = tempfile::tempdir().unwrap();
+        let text: Vec<String> = lines.iter().map(|l| format!("{l}\n")).collect();
+        std::fs::write(dir.path().join("history.jsonl"), text.concat()).unwrap();
+        recovery(dir.path())
+    }
+
+    #[test]
+    fn recovery_runs_from_the_heal_to_the_next_grant() {
+        let fault = json!({"index": 0, "time": 1_000_000, "process": "nemesis", "type": "info", "f": "fault",
+                           "value": {"action": "heal", "status": "healed"}});
+        let healed = json!({"index": 1, "time": 2_000_000, "process": "controller", "type": "info", "f": "phase",
+                            "value": {"phase": "healed"}});
+        let grant = json!({"index": 2, "time": 5_500_000, "process": 0, "type": "ok", "f": "acquire", "key": "L0",
+                           "value": {"owner": "o"}});
+        assert_eq!(
+            recovered(&[fault.clone(), healed.clone(), grant.clone()]),
+            3.5
+        );
+        assert_eq!(recovered(&[healed.clone(), grant]), Value::Null);
+        assert_eq!(recovered(&[fault, healed]), Value::Null);
+    }
 }
