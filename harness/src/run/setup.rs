@@ -232,7 +232,9 @@ impl Stage {
     pub fn onlooker(&self, core: CoreHandle) -> Result<Sender<fencepost_history::Event>, RunError> {
         let facts = fencepost_checker::judge::facts::read(&self.folder.dir);
         let facts = facts.map_err(|e| RunError::Setup(e.to_string()))?;
-        fail_fast::look_on(&facts, core).map_err(RunError::io("starting the thread of the checks"))
+        let log = (self.store.kind == "witness").then(|| self.folder.file("store.jsonl"));
+        fail_fast::look_on(&facts, log, core)
+            .map_err(RunError::io("starting the thread of the checks"))
     }
 
     /// Ready to start workers.
