@@ -170,5 +170,7 @@ pub fn of_client(cx: &LockContext) -> Result<Option<String>, ConfError> {
 #[cfg(test)]
 mod check_tests;
 #[cfg(test)]
+mod redis_check_tests;
+#[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
