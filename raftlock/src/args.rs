@@ -5,46 +5,53 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Config;
+use crate::config::ConfigFile;
 
-/// Arguments of `raftlock serve`.
-#[derive(Debug, Clone, clap::Args)]
+/// Arguments of `raftlock serve`. Each goes before the same key of the configuration file.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeArgs {
+    /// Configuration, TOML; holds what has no flag: namespaces, bearer tokens, certificates
+    #[arg(long)]
+    pub config: Option<PathBuf>,
     /// Address for clients, for example 127.0.0.1:7400
     #[arg(long)]
-    pub listen: SocketAddr,
+    pub listen: Option<SocketAddr>,
     /// Directory of this node's state
     #[arg(long)]
-    pub data: PathBuf,
-    /// This node's number, from 1
-    #[arg(long, default_value_t = 1)]
-    pub id: u64,
+    pub data: Option<PathBuf>,
+    /// This node's number, from 1 [default: 1]
+    #[arg(long)]
+    pub id: Option<u64>,
     /// All replicas with their peer addresses, this one too: 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT
     #[arg(long, value_delimiter = ',', value_parser = parse_peer)]
     pub peers: Vec<(u64, String)>,
-    /// Name of the cluster; replicas of another name are refused
-    #[arg(long, default_value = "raftlock")]
-    pub cluster: String,
-    /// Base URL under which clients reach this node [default: http://LISTEN]
-    #[arg(long, default_value = "")]
-    pub client_url: String,
-    /// Heartbeat interval between replicas, ms; an election begins 8 to 10 of them after the last one heard
-    #[arg(long, default_value_t = 80)]
-    pub heartbeat_ms: u64,
-    /// Groups that share the name space
-    #[arg(long, default_value_t = 1)]
-    pub groups: u32,
-    /// Shortest session TTL granted, ms
-    #[arg(long, default_value_t = 100)]
-    pub min_ttl_ms: u64,
-    /// Longest session TTL granted, ms
-    #[arg(long, default_value_t = 60_000)]
-    pub max_ttl_ms: u64,
-    /// How long a lock is kept back after its holder failed, ms
-    #[arg(long, default_value_t = 0)]
-    pub lock_delay_ms: u64,
-    /// Waiters for one lock before more are refused
-    #[arg(long, default_value_t = 500)]
-    pub max_waiters: u32,
+    /// Name of the cluster; replicas of another name are refused [default: raftlock]
+    #[arg(long)]
+    pub cluster: Option<String>,
+    /// Base URL under which clients reach this node [default: http://LISTEN, with [tls] https://LISTEN]
+    #[arg(long)]
+    pub client_url: Option<String>,
+    /// Heartbeat interval between replicas, ms; an election begins 8 to 10 of them after the last one heard [default: 80]
+    #[arg(long)]
+    pub heartbeat_ms: Option<u64>,
+    /// Groups that share the name space [default: 1]
+    #[arg(long)]
+    pub groups: Option<u32>,
+    /// Shortest session TTL granted, ms [default: 100]
+    #[arg(long)]
+    pub min_ttl_ms: Option<u64>,
+    /// Longest session TTL granted, ms [default: 60000]
+    #[arg(long)]
+    pub max_ttl_ms: Option<u64>,
+    /// How long a lock is kept back after its holder failed, ms [default: 0]
+    #[arg(long)]
+    pub lock_delay_ms: Option<u64>,
+    /// Waiters for one lock before more are refused [default: 500]
+    #[arg(long)]
+    pub max_waiters: Option<u32>,
+    /// Listen beyond loopback without authentication: everyone who reaches the ports may do everything
+    #[arg(long)]
+    pub trust_network: bool,
     /// Answer before the log is on disk: loses grants at a power cut
     #[arg(long)]
     pub unsafe_no_fsync: bool,
@@ -61,21 +68,95 @@ fn parse_peer(text: &str) -> Result<(u64, String), String> {
     Ok((id, addr.to_owned()))
 }
 
-impl From<ServeArgs> for Config {
-    fn from(args: ServeArgs) -> Self {
-        Config {
-            id: args.id,
-            peers: args.peers.into_iter().collect(),
-            cluster: args.cluster,
-            client_url: args.client_url,
-            heartbeat: Duration::from_millis(args.heartbeat_ms.max(10)),
-            groups: args.groups,
-            min_ttl: Duration::from_millis(args.min_ttl_ms),
-            max_ttl: Duration::from_millis(args.max_ttl_ms),
-            lock_delay: Duration::from_millis(args.lock_delay_ms),
-            max_waiters: args.max_waiters,
-            sync: !args.unsafe_no_fsync,
-            ..Config::single(args.listen, args.data)
+impl TryFrom<ServeArgs> for Config {
+    type Error = String;
+
+    /// Flags over file over defaults.
+    fn try_from(args: ServeArgs) -> Result<Self, String> {
+        let file = match &args.config {
+            Some(path) => ConfigFile::read(path)?,
+            None => ConfigFile::default(),
+        };
+        let listen = args.listen.or(file.listen);
+        let listen = listen.ok_or("where to listen is not said: --listen 127.0.0.1:7400")?;
+        let data = args.data.or(file.data);
+        let data = data.ok_or("where to keep the state is not said: --data DIR")?;
+        let mut peers = args.peers;
+        if peers.is_empty() {
+            let one = |(id, addr): (&String, &String)| parse_peer(&format!("{id}={addr}"));
+            peers = file.peers.iter().map(one).collect::<Result<_, _>>()?;
         }
+        let plain = Config::single(listen, data);
+        let ms = |flag: Option<u64>, said: Option<u64>, own| {
+            flag.or(said).map_or(own, Duration::from_millis)
+        };
+        let heartbeat = ms(args.heartbeat_ms, file.heartbeat_ms, plain.heartbeat);
+        Ok(Config {
+            id: args.id.or(file.id).unwrap_or(plain.id),
+            peers: peers.into_iter().collect(),
+            cluster: args.cluster.or(file.cluster).unwrap_or(plain.cluster),
+            client_url: args.client_url.or(file.client_url).unwrap_or_default(),
+            heartbeat: heartbeat.max(Duration::from_millis(10)),
+            groups: args.groups.or(file.groups).unwrap_or(plain.groups),
+            min_ttl: ms(args.min_ttl_ms, file.min_ttl_ms, plain.min_ttl),
+            max_ttl: ms(args.max_ttl_ms, file.max_ttl_ms, plain.max_ttl),
+            default_ttl: ms(None, file.default_ttl_ms, plain.default_ttl),
+            lock_delay: ms(args.lock_delay_ms, file.lock_delay_ms, plain.lock_delay),
+            max_waiters: args
+                .max_waiters
+                .or(file.max_waiters)
+                .unwrap_or(plain.max_waiters),
+            sync: !args.unsafe_no_fsync,
+            namespaces: file.namespaces,
+            admin_tokens: file.admin_tokens,
+            tls: file.tls,
+            peer_tls: file.peer_tls,
+            trust_network: args.trust_network || file.trust_network,
+            listen: plain.listen,
+            data: plain.data,
+            ..Config::single(listen, PathBuf::new())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn flags_go_before_the_file_and_the_file_before_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, token) = (dir.path().join("node.toml"), dir.path().join("token"));
+        std::fs::write(&token, "0123456789abcdef\n").unwrap();
+        let text = format!(
+            "listen = \"127.0.0.1:7400\"\ndata = \"/var/lib/raftlock\"\nid = 2\ngroups = 4\n\
+             [peers]\n1 = \"a:1\"\n2 = \"b:1\"\n3 = \"c:1\"\n\
+             [namespaces.orders]\nsafety = \"correctness\"\nfenced_resource = \"table orders\"\n\
+             check = \"fence <= $1\"\nops_per_s = 100\ntoken_files = [{token:?}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let args = ServeArgs {
+            config: Some(path.clone()),
+            groups: Some(8),
+            ..ServeArgs::default()
+        };
+        let config = Config::try_from(args).unwrap();
+        assert_eq!((config.id, config.groups, config.peers.len()), (2, 8, 3));
+        assert_eq!(config.max_waiters, 500);
+        assert_eq!(config.namespaces["orders"].tokens, ["0123456789abcdef"]);
+        assert_eq!(config.limits("orders").unwrap().ops_per_s, Some(100));
+        std::fs::write(&path, "lisen = 3\n").unwrap();
+        let misspelt = Config::try_from(ServeArgs {
+            config: Some(path),
+            ..ServeArgs::default()
+        });
+        assert!(misspelt.unwrap_err().contains("lisen"));
+        assert!(
+            Config::try_from(ServeArgs::default())
+                .unwrap_err()
+                .contains("--listen")
+        );
     }
 }

@@ -3,6 +3,7 @@
 //! [`machine`] is pure; everything around it moves entries into it and its outputs to clients.
 
 pub mod args;
+pub mod backup;
 pub mod buckets;
 mod chance;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod group;
 mod host;
 pub mod http;
 pub mod machine;
+pub mod meter;
 pub mod raft;
 mod serve;
 #[cfg(test)]

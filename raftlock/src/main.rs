@@ -4,7 +4,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use raftlock::ServeArgs;
 use tracing_subscriber::EnvFilter;
 
@@ -12,8 +12,17 @@ use tracing_subscriber::EnvFilter;
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
+    /// How logs are written to stderr
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
 }
 
 #[derive(Subcommand)]
@@ -24,20 +33,28 @@ enum Command {
     Status(cli::look::StatusArgs),
     Locks(cli::look::LocksArgs),
     TransferLeader(cli::look::NodeArgs),
-    /// Write snapshots of all groups of a node now
-    Snapshot(cli::look::NodeArgs),
+    Snapshot(cli::backup::SnapshotArgs),
+    Restore(cli::backup::RestoreArgs),
     Bench(cli::bench::BenchArgs),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,openraft=warn"));
-    tracing_subscriber::fmt()
+    let cli = Cli::parse();
+    // What the clients of a benchmark say at its end is no news.
+    let default = match cli.command {
+        Command::Bench(_) => "error",
+        _ => "info,openraft=warn",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
-    run(Cli::parse().command).await.unwrap_or_else(|error| {
+        .with_writer(std::io::stderr);
+    match cli.log_format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+    run(cli.command).await.unwrap_or_else(|error| {
         eprintln!("raftlock: {error:#}");
         ExitCode::FAILURE
     })
@@ -45,12 +62,16 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => raftlock::run_until_signal(args.into()).await?,
+        Command::Serve(args) => {
+            let config = raftlock::Config::try_from(args).map_err(anyhow::Error::msg)?;
+            raftlock::run_until_signal(config).await?;
+        }
         Command::Lock(args) => return cli::lock::run(args).await,
         Command::Status(args) => cli::look::status(args).await?,
         Command::Locks(args) => cli::look::locks(args).await?,
         Command::TransferLeader(args) => cli::look::admin(args, "transfer-leader").await?,
-        Command::Snapshot(args) => cli::look::admin(args, "snapshot").await?,
+        Command::Snapshot(args) => cli::backup::snapshot(args).await?,
+        Command::Restore(args) => cli::backup::restore(&args)?,
         Command::Bench(args) => cli::bench::run(args).await?,
     }
     Ok(ExitCode::SUCCESS)

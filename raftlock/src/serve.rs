@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::buckets::BucketMap;
+use crate::backup;
 use crate::config::Config;
 use crate::http::{self, App};
 use crate::raft::{Node, NodeError, NodeSetup, PeerBook, ReplicaStatus};
-use crate::transport::Tcp;
+use crate::transport::{self, MutualTls, Tcp, TlsListener, Transport};
 use crate::wal::{Dir, Flusher, RealDir, Wal, WalError, WalOptions};
 
 /// Why a node did not start or stopped.
@@ -118,8 +119,9 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     })
     .map_err(data)?;
 
-    let listen_error = |source| ServeError::Listen {
-        addr: config.listen,
+    let listen = config.listen;
+    let listen_error = move |source| ServeError::Listen {
+        addr: listen,
         source,
     };
     let listener = TcpListener::bind(config.listen)
@@ -127,19 +129,27 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         .map_err(listen_error)?;
     let addr = listener.local_addr().map_err(listen_error)?;
     let url = if config.client_url.is_empty() {
-        format!("http://{addr}")
+        let scheme = if config.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{addr}")
     } else {
         config.client_url.clone()
     };
-    let book = PeerBook::open(
-        config.id,
-        &config.cluster,
-        url,
-        Arc::clone(&dir),
-        flusher.stats(),
-    )
-    .map_err(data)?;
+    let (beginning, cluster) = match backup::beginning(&*dir).map_err(data)? {
+        Some((backup, crc)) => (Some(backup), format!("{} from {crc:08x}", config.cluster)),
+        None => (None, config.cluster.clone()),
+    };
+    let book = PeerBook::open(config.id, &cluster, url, Arc::clone(&dir), flusher.stats())
+        .map_err(data)?;
     let book = Arc::new(book);
+    let certificates = |error: std::io::Error| ServeError::Config(error.to_string());
+    let transport: Arc<dyn Transport> = match &config.peer_tls {
+        Some(files) => Arc::new(MutualTls::open(files).map_err(certificates)?),
+        None => Arc::new(Tcp),
+    };
     let setup = NodeSetup {
         peers: config.peers.clone(),
         groups: config.groups,
@@ -148,32 +158,35 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         dir,
         flusher,
         records,
+        beginning,
         book: Arc::clone(&book),
-        transport: Arc::new(Tcp),
+        transport,
     };
     let node = Node::start(setup, failing).await?;
-    let app = Arc::new(App {
-        buckets: BucketMap::even(config.groups),
-        groups: node.groups.clone(),
-        rafts: node.rafts(),
-        book,
-        config,
-    });
+    let tls = config
+        .tls
+        .as_ref()
+        .map(transport::acceptor)
+        .transpose()
+        .map_err(certificates)?;
+    let app = App::new(config, node.groups.clone(), node.rafts(), book);
     let lone = app.config.peers.len() < 2;
     if lone && !node.wait_ready(Duration::from_secs(10)).await {
         tracing::warn!("not leading yet");
     }
-    let (stop, mut stopping) = watch::channel(false);
+    let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        let shutdown = async move { drop(stopping.wait_for(|stop| *stop).await) };
-        if let Err(error) = axum::serve(listener, http::router(app))
-            .with_graceful_shutdown(shutdown)
-            .await
-        {
-            tracing::error!(%error, "the listener failed");
+    match tls {
+        Some(acceptor) => {
+            let listener = TlsListener::new(listener, acceptor).map_err(listen_error)?;
+            tasks.spawn(answer(listener, app, stopping));
         }
-    });
+        // Answers are small: held back for the acknowledgement of the one before, a hand-over would take 40 ms.
+        None => {
+            let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
+            tasks.spawn(answer(listener, app, stopping));
+        }
+    }
     tracing::info!(%addr, "serving");
     Ok(Handle {
         addr,
@@ -183,6 +196,19 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         node,
         flushed,
     })
+}
+
+async fn answer<L>(listener: L, app: Arc<App>, mut stopping: watch::Receiver<bool>)
+where
+    L: axum::serve::Listener<Addr: std::fmt::Debug>,
+{
+    let shutdown = async move { drop(stopping.wait_for(|stop| *stop).await) };
+    if let Err(error) = axum::serve(listener, http::router(app))
+        .with_graceful_shutdown(shutdown)
+        .await
+    {
+        tracing::error!(%error, "the listener failed");
+    }
 }
 
 /// Serves until SIGINT or SIGTERM, or until the disk fails.

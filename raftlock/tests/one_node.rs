@@ -34,13 +34,13 @@ async fn acquire_wait_release_and_check() {
     let dir = tempfile::tempdir().unwrap();
     let (handle, api, _) = start(dir.path()).await;
     let one = api
-        .create_session(2000, "one", None)
+        .create_session(2000, "one", Some("jobs/a b"))
         .await
         .result()
         .unwrap()
         .session;
     let two = api
-        .create_session(2000, "two", None)
+        .create_session(2000, "two", Some("jobs/a b"))
         .await
         .result()
         .unwrap()

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use raftlock::{Config, Handle, serve};
-use raftlock_client::{AcquireOptions, Event, Outcome, Stream};
+use raftlock_client::{AcquireOptions, Api, Event, Outcome, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -192,4 +192,39 @@ async fn garbage_and_slow_readers_harm_nobody_else() {
         matches!(stream.show(&long).await, Outcome::DefiniteFail(error) if error.code == "bad_request")
     );
     handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_acquire_tells_that_it_is_queued() {
+    let (handle, url, _dir) = start().await;
+    let api = Api::new(&[url], Duration::from_secs(2)).unwrap();
+    let open = async || {
+        let opened = api.create_session(5000, "", Some("x")).await;
+        opened.result().unwrap().session
+    };
+    let (first, second) = (open().await, open().await);
+    let mut calls = Vec::new();
+    let none = api
+        .acquire_queued("x", &first, &wait(1000), |ahead| calls.push(ahead))
+        .await;
+    let token = none.result().unwrap().token;
+    assert!(calls.is_empty(), "granted at once");
+    let waiting = api
+        .acquire_queued("x", &second, &wait(100), |ahead| calls.push(ahead))
+        .await;
+    assert_eq!(waiting.result().unwrap_err().code, "wait_timeout");
+    assert_eq!(calls, [0]);
+    let patient = wait(3000);
+    let (next, released) = tokio::join!(
+        api.acquire_queued("x", &second, &patient, |ahead| calls.push(ahead)),
+        async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            api.release("x", &first, token, None).await
+        }
+    );
+    assert!(next.result().unwrap().token > token && released.result().is_ok());
+    assert_eq!(calls, [0, 0]);
+    handle.stop().await;
+    let gone = api.acquire_queued("x", &second, &wait(100), |_| {}).await;
+    assert!(matches!(gone, Outcome::DefiniteFail(error) if error.code == "connect"));
 }

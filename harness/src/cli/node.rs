@@ -22,7 +22,11 @@ enum Node {
 
 pub fn main(args: Args) -> ExitCode {
     let Node::Raftlock(serve) = args.node;
-    match block_on(raftlock::run_until_signal(serve.into())) {
+    let config = match raftlock::Config::try_from(serve) {
+        Ok(config) => config,
+        Err(why) => return fail(exit::USAGE, why),
+    };
+    match block_on(raftlock::run_until_signal(config)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(e)) => fail(exit::HARNESS, e),
         Err(code) => code,

@@ -1,9 +1,7 @@
 //! Single calls to the HTTP API. No retries but one: a node that answers "not the leader" did nothing, so the same
 //! request goes to the leader that it names.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::Method;
@@ -12,8 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Outcome, Retry, WireError};
+use crate::routes::{BucketMap, Routes, group_of_session};
+use crate::secure::Security;
 
-const REDIRECTS: usize = 3;
+pub(crate) const REDIRECTS: usize = 3;
 
 /// How many may hold a lock together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,37 +102,73 @@ pub struct Api {
 #[derive(Debug)]
 struct Inner {
     http: reqwest::Client,
-    nodes: Mutex<Vec<String>>,
-    current: AtomicUsize,
+    routes: Mutex<Routes>,
+    security: Security,
     timeout: Duration,
 }
 
 impl Api {
     /// `endpoints` are `host:port` or `http://host:port`; `timeout` bounds each call (beyond its `wait_ms`).
     pub fn new(endpoints: &[String], timeout: Duration) -> Result<Self, CallError> {
+        Self::secured(endpoints, timeout, Security::default())
+    }
+
+    /// The same with a bearer token, TLS, or both.
+    pub fn secured(
+        endpoints: &[String],
+        timeout: Duration,
+        security: Security,
+    ) -> Result<Self, CallError> {
         if endpoints.is_empty() {
             return Err(CallError::local("config", "no endpoints given", Retry::No));
         }
         let nodes = endpoints
             .iter()
-            .map(|endpoint| base_url(endpoint))
+            .map(|each| security.base_url(each))
             .collect();
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .tcp_nodelay(true)
-            .no_proxy()
-            .build()
-            .map_err(|error| CallError::local("config", error, Retry::No))?;
         let inner = Inner {
-            http,
-            nodes: Mutex::new(nodes),
-            current: AtomicUsize::new(0),
+            http: security.http(None)?,
+            routes: Mutex::new(Routes::new(nodes)),
+            security,
             timeout,
         };
         Ok(Api {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Bound of a call beyond its wait.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
+    pub(crate) fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.inner
+            .routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it shows and whom it trusts.
+    pub fn security(&self) -> &Security {
+        &self.inner.security
+    }
+
+    /// `GET /v1/map`, read once and kept.
+    pub async fn map(&self) -> Outcome<BucketMap> {
+        if let Some(map) = &self.routes().map {
+            return Outcome::Ok(map.clone());
+        }
+        let read: Outcome<BucketMap> = self.call(Method::GET, "/v1/map", None, 0, None).await;
+        if let Outcome::Ok(map) = &read {
+            self.routes().map = Some(map.clone());
+        }
+        read
+    }
+
+    /// The group of a lock, if the map is known.
+    fn group_of(&self, name: &str) -> Option<u32> {
+        self.routes().map.as_ref()?.group_of(name)
     }
 
     /// `POST /v1/sessions`. `lock` names a lock that the session is for (it chooses the group).
@@ -146,7 +182,13 @@ impl Api {
         if let Some(lock) = lock {
             body["lock"] = json!(lock);
         }
-        self.call(Method::POST, "/v1/sessions", Some(body), 0).await
+        // With the map the request goes to the group's leader; without, to whom the present node names.
+        let group = match lock {
+            Some(lock) => self.map().await.ok().and_then(|map| map.group_of(lock)),
+            None => Some(0),
+        };
+        self.call(Method::POST, "/v1/sessions", Some(body), 0, group)
+            .await
     }
 
     /// `POST /v1/sessions/{id}:keepalive`. On `Ok` the session lives for `ttl_ms` from the moment this was called.
@@ -156,6 +198,7 @@ impl Api {
             &format!("/v1/sessions/{session}:keepalive"),
             None,
             0,
+            group_of_session(session),
         )
         .await
     }
@@ -163,7 +206,13 @@ impl Api {
     /// `DELETE /v1/sessions/{id}`: ends it and frees its locks; the value is how many.
     pub async fn close(&self, session: &str) -> Outcome<u64> {
         let done: Outcome<Value> = self
-            .call(Method::DELETE, &format!("/v1/sessions/{session}"), None, 0)
+            .call(
+                Method::DELETE,
+                &format!("/v1/sessions/{session}"),
+                None,
+                0,
+                group_of_session(session),
+            )
             .await;
         done.map(|value| value["released"].as_u64().unwrap_or(0))
     }
@@ -202,6 +251,7 @@ impl Api {
             &path,
             Some(Value::Object(body)),
             options.wait_ms,
+            group_of_session(session),
         )
         .await
     }
@@ -220,7 +270,15 @@ impl Api {
             body["request_id"] = json!(id);
         }
         let path = format!("/v1/locks/{}:release", encode(name));
-        let done: Outcome<Value> = self.call(Method::POST, &path, Some(body), 0).await;
+        let done: Outcome<Value> = self
+            .call(
+                Method::POST,
+                &path,
+                Some(body),
+                0,
+                group_of_session(session),
+            )
+            .await;
         done.map(|value| value["remaining"].as_u64().unwrap_or(0) as u32)
     }
 
@@ -228,14 +286,21 @@ impl Api {
     pub async fn check(&self, name: &str, token: u64) -> Outcome<bool> {
         let path = format!("/v1/locks/{}:check", encode(name));
         let done: Outcome<Value> = self
-            .call(Method::POST, &path, Some(json!({ "token": token })), 0)
+            .call(
+                Method::POST,
+                &path,
+                Some(json!({ "token": token })),
+                0,
+                self.group_of(name),
+            )
             .await;
         done.map(|value| value["current"] == true)
     }
 
     /// `GET /v1/locks/{name}`: a linearizable read.
     pub async fn show(&self, name: &str) -> Outcome<LockInfo> {
-        self.call(Method::GET, &format!("/v1/locks/{}", encode(name)), None, 0)
+        let path = format!("/v1/locks/{}", encode(name));
+        self.call(Method::GET, &path, None, 0, self.group_of(name))
             .await
     }
 
@@ -245,13 +310,17 @@ impl Api {
         path: &str,
         body: Option<Value>,
         wait_ms: u64,
+        group: Option<u32>,
     ) -> Outcome<T> {
         let timeout = self.inner.timeout + Duration::from_millis(wait_ms);
         let attempts = async {
             for _ in 0..REDIRECTS {
-                match self.once(method.clone(), path, body.as_ref()).await {
+                match self.once(method.clone(), path, body.as_ref(), group).await {
                     Ok(outcome) => return outcome,
-                    Err(leader) => self.prefer(&leader),
+                    Err(leader) => {
+                        let leader = self.inner.security.base_url(&leader);
+                        self.routes().led_by(group, leader);
+                    }
                 }
             }
             Outcome::DefiniteFail(CallError::local(
@@ -263,7 +332,7 @@ impl Api {
         match tokio::time::timeout(timeout, attempts).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.next_node();
+                self.routes().failed(group);
                 Outcome::Unknown(CallError::local(
                     "timeout",
                     format!("no answer in {timeout:?}"),
@@ -279,22 +348,21 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
+        group: Option<u32>,
     ) -> Result<Outcome<T>, String> {
-        let mut request = self
-            .inner
-            .http
-            .request(method, format!("{}{path}", self.node()));
+        let url = format!("{}{path}", self.routes().node(group));
+        let mut request = self.inner.http.request(method, url);
         if let Some(body) = body {
             request = request.json(body);
         }
         let response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Ok(self.transport(&error)),
+            Err(error) => return Ok(self.transport(&error, group)),
         };
         let success = response.status().is_success();
         let bytes = match response.bytes().await {
             Ok(bytes) => bytes,
-            Err(error) => return Ok(self.transport(&error)),
+            Err(error) => return Ok(self.transport(&error, group)),
         };
         if success {
             return Ok(match serde_json::from_slice(&bytes) {
@@ -305,7 +373,7 @@ impl Api {
             });
         }
         match serde_json::from_slice::<ErrorBody>(&bytes) {
-            Ok(ErrorBody { error }) => self.refused(error),
+            Ok(ErrorBody { error }) => self.refused(error, group),
             Err(error) => Ok(Outcome::Unknown(CallError::local(
                 "protocol",
                 error,
@@ -314,65 +382,34 @@ impl Api {
         }
     }
 
-    fn refused<T>(&self, wire: WireError) -> Result<Outcome<T>, String> {
+    fn refused<T>(&self, wire: WireError, group: Option<u32>) -> Result<Outcome<T>, String> {
         if wire.effect == "none"
             && let Some(leader) = wire.leader
         {
             return Err(leader);
         }
         if matches!(wire.retry, Retry::OtherNode | Retry::SameRequest) || wire.code == "no_leader" {
-            self.next_node();
+            self.routes().failed(group);
         }
         Ok(wire.outcome())
     }
 
-    fn transport<T>(&self, error: &reqwest::Error) -> Outcome<T> {
-        self.next_node();
+    fn transport<T>(&self, error: &reqwest::Error, group: Option<u32>) -> Outcome<T> {
+        self.routes().failed(group);
         if error.is_connect() {
             return Outcome::DefiniteFail(CallError::local("connect", error, Retry::OtherNode));
         }
         Outcome::Unknown(CallError::local("transport", error, Retry::SameRequest))
     }
 
-    /// The node that the next call goes to.
-    pub fn node(&self) -> String {
-        let nodes = self
-            .inner
-            .nodes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        nodes[self.inner.current.load(Ordering::Relaxed) % nodes.len()].clone()
-    }
-
-    /// Turns to the next node.
+    /// Turns to the next node, for groups whose leader is not known.
     pub fn next_node(&self) {
-        self.inner.current.fetch_add(1, Ordering::Relaxed);
+        self.routes().failed(None);
     }
 
-    fn prefer(&self, leader: &str) {
-        let leader = base_url(leader);
-        let mut nodes = self
-            .inner
-            .nodes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let at = nodes
-            .iter()
-            .position(|node| *node == leader)
-            .unwrap_or_else(|| {
-                nodes.push(leader);
-                nodes.len() - 1
-            });
-        self.inner.current.store(at, Ordering::Relaxed);
-    }
-}
-
-fn base_url(endpoint: &str) -> String {
-    let endpoint = endpoint.trim_end_matches('/');
-    if endpoint.contains("://") {
-        endpoint.to_owned()
-    } else {
-        format!("http://{endpoint}")
+    /// The leader of a session's group is not known any more: the next request tries another node.
+    pub(crate) fn forget_leader(&self, session: &str) {
+        self.routes().failed(group_of_session(session));
     }
 }
 
@@ -396,6 +433,5 @@ mod tests {
     #[test]
     fn names_are_encoded_for_paths() {
         assert_eq!(encode("a/b c:d?ü"), "a/b%20c%3Ad%3F%C3%BC");
-        assert_eq!(base_url("127.0.0.1:7/"), "http://127.0.0.1:7");
     }
 }

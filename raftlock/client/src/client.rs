@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::api::{AcquireOptions, Api, Mode};
 use crate::error::{CallError, Outcome, Retry};
+use crate::secure::Security;
 use crate::session::{LiveSession, jitter};
 
 /// Sessions opened for one lock before giving up.
@@ -24,6 +25,8 @@ pub struct ClientOptions {
     pub timeout: Duration,
     /// How this client is called in the server's lists.
     pub label: String,
+    /// What it shows and whom it trusts.
+    pub security: Security,
 }
 
 impl Default for ClientOptions {
@@ -32,6 +35,7 @@ impl Default for ClientOptions {
             ttl: Duration::from_secs(15),
             timeout: Duration::from_secs(2),
             label: String::new(),
+            security: Security::default(),
         }
     }
 }
@@ -46,21 +50,19 @@ pub struct Client {
 struct ClientInner {
     api: Api,
     options: ClientOptions,
-    /// Sessions by group; a name's group is learned with its first session.
-    sessions: Mutex<HashMap<u32, Arc<LiveSession>>>,
-    groups: Mutex<HashMap<String, u32>>,
+    /// Sessions by namespace and group.
+    sessions: Mutex<HashMap<(String, u32), Arc<LiveSession>>>,
     request: AtomicU64,
 }
 
 impl Client {
     /// A client for the nodes at `endpoints`; it connects with the first request.
     pub fn new(endpoints: &[String], options: ClientOptions) -> Result<Self, CallError> {
-        let api = Api::new(endpoints, options.timeout)?;
+        let api = Api::secured(endpoints, options.timeout, options.security.clone())?;
         let inner = ClientInner {
             api,
             options,
             sessions: Mutex::default(),
-            groups: Mutex::default(),
             // Ids need to be unique within a session only; a random start keeps two clients' logs apart.
             request: AtomicU64::new(rand::random::<u64>() >> 12),
         };
@@ -139,32 +141,24 @@ impl Client {
     }
 
     async fn session(&self, name: &str) -> Result<Arc<LiveSession>, CallError> {
-        let known = self.inner.groups.lock().await.get(name).copied();
+        let namespace = namespace_of(name).to_owned();
         let mut sessions = self.inner.sessions.lock().await;
-        if let Some(session) = known.and_then(|group| sessions.get(&group))
+        let known = self.inner.api.map().await.ok();
+        if let Some(group) = known.and_then(|map| map.group_of(name))
+            && let Some(session) = sessions.get(&(namespace.clone(), group))
             && session.is_valid()
         {
             return Ok(Arc::clone(session));
         }
         let options = &self.inner.options;
         let session = LiveSession::open(&self.inner.api, options.ttl, &options.label, name).await?;
-        self.inner
-            .groups
-            .lock()
-            .await
-            .insert(name.to_owned(), session.info.group);
-        sessions.insert(session.info.group, Arc::clone(&session));
+        sessions.insert((namespace, session.info.group), Arc::clone(&session));
         Ok(session)
     }
 
     async fn forget(&self, session: &Arc<LiveSession>) {
         let mut sessions = self.inner.sessions.lock().await;
-        if sessions
-            .get(&session.info.group)
-            .is_some_and(|known| Arc::ptr_eq(known, session))
-        {
-            sessions.remove(&session.info.group);
-        }
+        sessions.retain(|_, known| !Arc::ptr_eq(known, session));
     }
 
     /// Closes all sessions, which frees their locks at once.
@@ -217,6 +211,11 @@ impl Guard {
         self.done = true;
         release(&self.client, &self.name, &self.session, self.token).await
     }
+}
+
+/// What stands before the first `/` of a lock's name; a session is of one namespace.
+fn namespace_of(name: &str) -> &str {
+    name.split_once('/').map_or("default", |(first, _)| first)
 }
 
 async fn release(

@@ -70,6 +70,11 @@ impl<T> Outcome<T> {
         }
     }
 
+    /// The value, if it was done.
+    pub fn ok(self) -> Option<T> {
+        self.result().ok()
+    }
+
     pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Outcome::Ok(value) => Outcome::Ok(with(value)),

@@ -5,11 +5,17 @@
 
 mod api;
 mod client;
+mod dial;
 mod error;
+mod queue;
+mod routes;
+mod secure;
 mod session;
 mod stream;
 
 pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo};
 pub use client::{Client, ClientOptions, Guard};
 pub use error::{CallError, Outcome, Retry};
+pub use routes::BucketMap;
+pub use secure::Security;
 pub use stream::{Event, Stream};

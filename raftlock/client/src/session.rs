@@ -149,7 +149,7 @@ async fn keep_alive(
                 pause = jitter(ttl / 20);
             }
             Err(_) => {
-                api.next_node();
+                api.forget_leader(&session);
                 pause = Duration::from_millis(1);
             }
         }

@@ -17,7 +17,9 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::api::{AcquireOptions, Alive, Grant, Mode, SessionInfo};
+use crate::dial;
 use crate::error::{CallError, Outcome, Retry, WireError};
+use crate::secure::Security;
 
 /// What a stream says without being asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,18 +102,25 @@ pub struct Stream {
 impl Stream {
     /// Connects to the node at `base` (`http://host:port`). Events go to the receiver.
     pub async fn connect(base: &str) -> Result<(Self, mpsc::UnboundedReceiver<Event>), CallError> {
-        let url = format!("{}/v1/stream", base.replacen("http", "ws", 1));
-        let connecting = tokio_tungstenite::connect_async_with_config(url, None, true);
-        let (socket, _) = tokio::time::timeout(Duration::from_secs(2), connecting)
+        Self::connect_secured(base, &Security::default()).await
+    }
+
+    /// The same with a bearer token, TLS, or both.
+    pub async fn connect_secured(
+        base: &str,
+        security: &Security,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Event>), CallError> {
+        let limit = Duration::from_secs(2);
+        let silent = |_| {
+            CallError::local(
+                "connect",
+                format!("{base} does not answer"),
+                Retry::OtherNode,
+            )
+        };
+        let socket = tokio::time::timeout(limit, dial::dial(base, security))
             .await
-            .map_err(|_| {
-                CallError::local(
-                    "connect",
-                    format!("{base} does not answer"),
-                    Retry::OtherNode,
-                )
-            })?
-            .map_err(|error| CallError::local("connect", error, Retry::OtherNode))?;
+            .map_err(silent)??;
         let (mut sink, mut source) = socket.split();
         let (out, mut lines) = mpsc::unbounded_channel::<String>();
         let (events, received) = mpsc::unbounded_channel();

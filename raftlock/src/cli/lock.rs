@@ -37,6 +37,7 @@ pub async fn run(args: LockArgs) -> anyhow::Result<ExitCode> {
     let options = ClientOptions {
         ttl: Duration::from_millis(args.ttl_ms),
         label: format!("raftlock lock, pid {}", std::process::id()),
+        security: args.at.secure.security(),
         ..ClientOptions::default()
     };
     let client = Client::new(&args.at.endpoints, options)?;

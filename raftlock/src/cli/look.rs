@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::Endpoints;
+use super::{Endpoints, Secure};
 
 /// Show every node's groups, leaders and sizes
 #[derive(Debug, clap::Args)]
@@ -33,31 +33,21 @@ pub struct LocksArgs {
 #[derive(Debug, clap::Args)]
 pub struct NodeArgs {
     /// The node, HOST:PORT
-    node: String,
+    pub node: String,
+    #[command(flatten)]
+    pub secure: Secure,
 }
 
-fn http() -> anyhow::Result<reqwest::Client> {
-    Ok(reqwest::Client::builder()
-        .no_proxy()
-        .timeout(Duration::from_secs(10))
-        .build()?)
-}
-
-fn base(endpoint: &str) -> String {
-    if endpoint.contains("://") {
-        endpoint.to_owned()
-    } else {
-        format!("http://{endpoint}")
-    }
-}
+const TIME: Option<Duration> = Some(Duration::from_secs(10));
 
 /// Prints the status of all nodes.
 pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
-    let http = http()?;
+    let security = args.at.secure.security();
+    let http = security.http(TIME)?;
     let mut reached = 0;
     for endpoint in &args.at.endpoints {
         let answer = async {
-            http.get(format!("{}/v1/status", base(endpoint)))
+            http.get(format!("{}/v1/status", security.base_url(endpoint)))
                 .send()
                 .await?
                 .json::<Value>()
@@ -109,9 +99,10 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
         );
     }
     if let Some(prefix) = &args.prefix {
-        let http = http()?;
+        let security = args.at.secure.security();
+        let http = security.http(TIME)?;
         for endpoint in &args.at.endpoints {
-            let url = format!("{}/v1/locks?prefix={prefix}", base(endpoint));
+            let url = format!("{}/v1/locks?prefix={prefix}", security.base_url(endpoint));
             let listed: Value = http.get(url).send().await?.json().await?;
             for lock in listed["locks"].as_array().into_iter().flatten() {
                 println!("{lock}");
@@ -123,8 +114,10 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
 
 /// `POST` to an administrator's path of one node.
 pub async fn admin(args: NodeArgs, verb: &str) -> anyhow::Result<()> {
-    let url = format!("{}/v1/admin/{verb}", base(&args.node));
-    let response = http()?
+    let security = args.secure.security();
+    let url = format!("{}/v1/admin/{verb}", security.base_url(&args.node));
+    let response = security
+        .http(TIME)?
         .post(&url)
         .send()
         .await

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Answer, Batch, ReplyTo, Shared};
 use crate::machine::{Effect, Ended, Name, Op, Reply, RequestId, SessionId, Token};
@@ -24,7 +25,7 @@ pub enum Notice {
 /// Those who wait for something on this node.
 #[derive(Default)]
 pub struct Hub {
-    pending: BTreeMap<u64, Vec<ReplyTo>>,
+    pending: BTreeMap<u64, (Instant, Vec<ReplyTo>)>,
     wakes: BTreeMap<(SessionId, RequestId), Vec<ReplyTo>>,
     sessions: BTreeMap<SessionId, Vec<mpsc::UnboundedSender<Notice>>>,
 }
@@ -43,12 +44,18 @@ impl Hub {
                     .push(again);
             }
         }
-        self.pending.insert(sequence, to);
+        self.pending.insert(sequence, (Instant::now(), to));
     }
 
     /// Takes the callers of a batch.
     pub fn take(&mut self, sequence: u64) -> Vec<ReplyTo> {
-        self.pending.remove(&sequence).unwrap_or_default()
+        self.take_timed(sequence).1
+    }
+
+    /// The same, with the time of the proposal.
+    fn take_timed(&mut self, sequence: u64) -> (Option<Instant>, Vec<ReplyTo>) {
+        let taken = self.pending.remove(&sequence);
+        taken.map_or((None, Vec::new()), |(since, to)| (Some(since), to))
     }
 
     /// The acquire did not queue: nobody needs to be woken.
@@ -66,6 +73,7 @@ impl Hub {
     /// The leadership is gone: all that wait learn that their outcome is unknown.
     pub fn deposed(&mut self) {
         let pending = std::mem::take(&mut self.pending).into_values();
+        let pending = pending.map(|(_, to)| to);
         let wakes = std::mem::take(&mut self.wakes).into_values();
         for to in pending.flatten().chain(wakes.flatten()) {
             to.send(Answer::Unknown(
@@ -160,7 +168,12 @@ impl Applier {
             .apply(position, batch.at_ms, &batch.ops, &mut effects);
         let mut hub = self.shared.hub();
         if batch.origin == self.node && batch.boot == self.boot {
-            let callers = hub.take(batch.sequence);
+            let watch = &self.shared.watch;
+            watch.applied(batch.at_ms, &batch.ops, &replies, &effects);
+            let (since, callers) = hub.take_timed(batch.sequence);
+            if let Some(since) = since {
+                watch.commits.add(since.elapsed());
+            }
             for ((op, reply), to) in batch.ops.iter().zip(replies).zip(callers) {
                 if let Op::Acquire(ask) = op
                     && ask.wait_ms > 0

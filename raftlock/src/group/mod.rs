@@ -5,6 +5,7 @@ mod applier;
 mod driver;
 mod reply;
 mod timers;
+mod watch;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use applier::{Applier, Hub, Notice};
 pub use driver::{Backend, Driver, ProposeError, Role};
 pub use reply::{Answer, ReplyTo};
+pub use watch::{Happened, Watch, What};
 
 use crate::machine::{Machine, Op, SessionId};
 
@@ -67,6 +69,8 @@ impl Cmd {
 pub struct Shared {
     machine: Mutex<Machine>,
     hub: Mutex<Hub>,
+    /// What happens, for metrics and watchers.
+    pub watch: Watch,
 }
 
 impl Shared {
@@ -75,6 +79,7 @@ impl Shared {
         Arc::new(Shared {
             machine: Mutex::new(machine),
             hub: Mutex::new(Hub::default()),
+            watch: Watch::default(),
         })
     }
 

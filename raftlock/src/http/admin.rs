@@ -8,21 +8,30 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::locks::lock_json;
-use super::{ApiError, App};
+use super::{ApiError, App, Caller};
+use crate::backup::Backup;
 use crate::raft::transfer_all;
 
 /// Locks listed at most.
 const LIST_LIMIT: usize = 1000;
 
 /// `POST /v1/admin/transfer-leader`: hands this node's leaderships to others.
-pub(super) async fn transfer_leader(State(app): State<Arc<App>>) -> Json<Value> {
+pub(super) async fn transfer_leader(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Value>, ApiError> {
+    caller.may_tend()?;
     transfer_all(&app.rafts, app.config.id).await;
     let still = app.rafts.iter().filter(|raft| raft.is_leader()).count();
-    Json(json!({ "still_leading": still }))
+    Ok(Json(json!({ "still_leading": still })))
 }
 
 /// `POST /v1/admin/snapshot`: writes snapshots of all groups in the background.
-pub(super) async fn snapshot(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn snapshot(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Value>, ApiError> {
+    caller.may_tend()?;
     for raft in app.rafts.iter() {
         raft.trigger()
             .snapshot()
@@ -32,6 +41,21 @@ pub(super) async fn snapshot(State(app): State<Arc<App>>) -> Result<Json<Value>,
     Ok(Json(json!({ "groups": app.rafts.len() })))
 }
 
+/// `GET /v1/admin/backup`: all groups as this node has applied them, one after the other.
+pub(super) async fn backup(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Vec<u8>, ApiError> {
+    caller.may_tend()?;
+    let mut backup = Backup::default();
+    for group in &app.groups {
+        backup
+            .push(&group.shared.machine())
+            .map_err(|error| ApiError::stopped(&error))?;
+    }
+    backup.to_bytes().map_err(|error| ApiError::stopped(&error))
+}
+
 #[derive(Deserialize)]
 pub(super) struct List {
     #[serde(default)]
@@ -39,7 +63,11 @@ pub(super) struct List {
 }
 
 /// `GET /v1/locks?prefix=`: locks of the groups that this node leads, as it sees them; not linearizable.
-pub(super) async fn list(State(app): State<Arc<App>>, Query(ask): Query<List>) -> Json<Value> {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(ask): Query<List>,
+) -> Json<Value> {
     let mut found = Vec::new();
     for (raft, group) in app.rafts.iter().zip(&app.groups) {
         if !raft.is_leader() {
@@ -49,7 +77,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Query(ask): Query<List>) -
             let machine = group.shared.machine();
             let fitting = machine
                 .locks()
-                .filter(|(name, _)| name.starts_with(&ask.prefix));
+                .filter(|(name, _)| name.starts_with(&ask.prefix) && caller.sees(name));
             fitting
                 .take(LIST_LIMIT)
                 .map(|(name, _)| name.to_string())

@@ -63,7 +63,7 @@ impl ApiError {
         }
     }
 
-    fn later(mut self, ms: u64) -> Self {
+    pub(super) fn later(mut self, ms: u64) -> Self {
         self.retry = Retry::Later;
         self.retry_after_ms = Some(ms);
         self
@@ -160,7 +160,7 @@ impl ApiError {
         }
     }
 
-    fn refused(refusal: Refusal) -> Self {
+    pub(super) fn refused(refusal: Refusal) -> Self {
         let conflict = |code, message: &str| Self::new(StatusCode::CONFLICT, code, message);
         match refusal {
             Refusal::SessionUnknown => Self::no_session(),
@@ -188,6 +188,10 @@ impl ApiError {
             Refusal::NotHeld => conflict(
                 "not_held",
                 "this session does not hold the lock under that token",
+            ),
+            Refusal::OtherNamespace => conflict(
+                "other_namespace",
+                "the session is of another namespace than the lock; open one for this lock",
             ),
             Refusal::ModeMismatch => conflict(
                 "mode_mismatch",

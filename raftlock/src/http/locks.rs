@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::sessions::parse;
-use super::{ApiError, App, group_of, parse_session, session_text};
+use super::{ApiError, App, Caller, group_of, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, ReplyTo};
 use crate::host::wall_ms;
-use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply};
+use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply, namespace_of};
 
 const NAME_LIMIT: usize = 512;
 const OWNER_LIMIT: usize = 128;
@@ -58,17 +58,20 @@ struct CheckBody {
 /// `POST /v1/locks/{name}:acquire`, `:release`, `:check`
 pub(super) async fn act(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Path(rest): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let (name, verb) = rest.rsplit_once(':').ok_or_else(|| {
         ApiError::bad_request("the path is /v1/locks/{name}:acquire, :release or :check")
     })?;
-    check_name(name)?;
     match verb {
-        "acquire" => acquire(&app, name, parse(&body)?).await,
-        "release" => release(&app, name, parse(&body)?).await,
-        "check" => check(&app, name, parse(&body)?).await,
+        "acquire" => acquire(&app, app.enter(&caller, name)?, name, parse(&body)?).await,
+        "release" => {
+            let group = app.enter_uncounted(&caller, name)?;
+            release(&app, group, name, parse(&body)?).await
+        }
+        "check" => check(&app, app.enter(&caller, name)?, name, parse(&body)?).await,
         other => Err(ApiError::bad_request(format!(
             "no operation {other:?}; there are acquire, release and check"
         ))),
@@ -129,6 +132,7 @@ pub(super) fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acq
     if body.wait_ms > longest {
         return Err(ApiError::bad_request(format!("wait_ms is above {longest}")));
     }
+    let limits = app.spaces.limits(namespace_of(name))?;
     Ok(Acquire {
         session,
         request: request_id(body.request_id)?,
@@ -137,14 +141,18 @@ pub(super) fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acq
         mode: mode_of(body.mode.as_deref(), body.permits)?,
         wait_ms: body.wait_ms as u32,
         owner: body.owner.map(Arc::from),
-        max_waiters: app.config.max_waiters,
-        delay_ms: app.config.lock_delay.as_millis() as u32,
+        max_waiters: limits.max_waiters,
+        delay_ms: limits.lock_delay.as_millis() as u32,
     })
 }
 
-async fn acquire(app: &App, name: &str, body: AcquireBody) -> Result<Json<Value>, ApiError> {
+async fn acquire(
+    app: &App,
+    group: &Group,
+    name: &str,
+    body: AcquireBody,
+) -> Result<Json<Value>, ApiError> {
     let op = acquire_op(app, name, body)?;
-    let group = app.group_of_name(name)?;
     same_group(group.id, op.session)?;
     let (tx, mut rx) = mpsc::unbounded_channel();
     group.send(Cmd::Propose {
@@ -166,9 +174,13 @@ async fn acquire(app: &App, name: &str, body: AcquireBody) -> Result<Json<Value>
     }
 }
 
-async fn release(app: &App, name: &str, body: ReleaseBody) -> Result<Json<Value>, ApiError> {
+async fn release(
+    app: &App,
+    group: &Group,
+    name: &str,
+    body: ReleaseBody,
+) -> Result<Json<Value>, ApiError> {
     let session = parse_session(&body.session)?;
-    let group = app.group_of_name(name)?;
     same_group(group.id, session)?;
     let op = Op::Release(Release {
         session,
@@ -195,9 +207,13 @@ pub(super) fn same_group(group: u32, session: u64) -> Result<(), ApiError> {
     )))
 }
 
-async fn check(app: &App, name: &str, body: CheckBody) -> Result<Json<Value>, ApiError> {
-    let group = app.group_of_name(name)?;
-    confirm(app, name).await?;
+async fn check(
+    app: &App,
+    group: &Group,
+    name: &str,
+    body: CheckBody,
+) -> Result<Json<Value>, ApiError> {
+    confirm(app, group).await?;
     Ok(Json(
         json!({ "current": group.shared.machine().token_is_current(name, body.token) }),
     ))
@@ -206,11 +222,12 @@ async fn check(app: &App, name: &str, body: CheckBody) -> Result<Json<Value>, Ap
 /// `GET /v1/locks/{name}`: a linearizable read.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    check_name(&name)?;
-    confirm(&app, &name).await?;
-    Ok(Json(lock_json(app.group_of_name(&name)?, &name)))
+    let group = app.enter(&caller, &name)?;
+    confirm(&app, group).await?;
+    Ok(Json(lock_json(group, &name)))
 }
 
 /// A lock as this replica's machine has it.
@@ -244,12 +261,8 @@ fn holder_json(holder: &Holder) -> Value {
     })
 }
 
-async fn confirm(app: &App, name: &str) -> Result<(), ApiError> {
-    match app
-        .group_of_name(name)?
-        .call(|to| Cmd::Confirm { to })
-        .await
-    {
+async fn confirm(app: &App, group: &Group) -> Result<(), ApiError> {
+    match group.call(|to| Cmd::Confirm { to }).await {
         Answer::Confirmed => Ok(()),
         other => Err(ApiError::of(&other, app)),
     }

@@ -1,28 +1,34 @@
 //! The HTTP API: JSON over HTTP/1.1, described request by request in docs/raftlock-api.md.
 
+mod access;
 mod admin;
 mod error;
 mod locks;
 mod sessions;
+mod spaces;
 mod status;
 mod stream;
+mod watching;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
 
+use access::Access;
+pub(crate) use access::Caller;
 pub use error::ApiError;
+use spaces::Spaces;
 #[cfg(test)]
 pub(crate) use stream::Lines;
 
 use crate::Config;
 use crate::buckets::BucketMap;
 use crate::group::Group;
-use crate::machine::SessionId;
+use crate::machine::{SessionId, namespace_of};
 use crate::raft::{PeerBook, Raft};
 
 /// Largest request body, bytes.
@@ -40,9 +46,59 @@ pub struct App {
     pub rafts: Arc<Vec<Raft>>,
     /// Where the other nodes are.
     pub book: Arc<PeerBook>,
+    access: Access,
+    spaces: Spaces,
+    /// Keepalives refused.
+    renew_failures: AtomicU64,
 }
 
 impl App {
+    /// What the handlers of a node share.
+    pub fn new(
+        config: Config,
+        groups: Vec<Group>,
+        rafts: Arc<Vec<Raft>>,
+        book: Arc<PeerBook>,
+    ) -> Arc<Self> {
+        Arc::new(App {
+            buckets: BucketMap::even(config.groups),
+            access: Access::of(&config),
+            spaces: Spaces::of(&config),
+            renew_failures: AtomicU64::new(0),
+            config,
+            groups,
+            rafts,
+            book,
+        })
+    }
+
+    /// The group of a lock that this caller may use now.
+    fn enter(&self, caller: &Caller, name: &str) -> Result<&Group, ApiError> {
+        let group = self.enter_uncounted(caller, name)?;
+        self.spaces.count(namespace_of(name))?;
+        Ok(group)
+    }
+
+    /// The same, beyond the namespace's rate: giving a lock back is never refused for it.
+    fn enter_uncounted(&self, caller: &Caller, name: &str) -> Result<&Group, ApiError> {
+        locks::check_name(name)?;
+        let namespace = namespace_of(name);
+        caller.may_use(namespace)?;
+        self.spaces.limits(namespace)?;
+        self.group_of_name(name)
+    }
+
+    /// The group of a session that this caller may use. One that this node does not know is for the group to refuse.
+    fn enter_session(&self, caller: &Caller, session: SessionId) -> Result<&Group, ApiError> {
+        let group = self.group_of_session(session)?;
+        if *caller != Caller::Any
+            && let Some(known) = group.shared.machine().session(session)
+        {
+            caller.may_use(&known.namespace)?;
+        }
+        Ok(group)
+    }
+
     /// The group that keeps a lock's name.
     fn group_of_name(&self, name: &str) -> Result<&Group, ApiError> {
         let group = self.buckets.group_of(name);
@@ -92,7 +148,10 @@ fn parse_session(text: &str) -> Result<SessionId, ApiError> {
 /// All routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/healthz", get(health))
+        .route("/healthz", get(watching::health))
+        .route("/readyz", get(watching::ready))
+        .route("/metrics", get(watching::metrics))
+        .route("/v1/events", get(watching::events))
         .route("/v1/sessions", post(sessions::open))
         .route(
             "/v1/sessions/{rest}",
@@ -102,14 +161,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/locks", get(admin::list))
         .route("/v1/admin/transfer-leader", post(admin::transfer_leader))
         .route("/v1/admin/snapshot", post(admin::snapshot))
+        .route("/v1/admin/backup", get(admin::backup))
         .route("/v1/stream", get(stream::upgrade))
         .route("/v1/status", get(status::status))
         .route("/v1/map", get(status::map))
         .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(app)
-}
-
-async fn health(State(app): State<Arc<App>>) -> axum::Json<Value> {
-    axum::Json(json!({ "status": "ok", "node": app.config.id, "groups": app.groups.len() }))
 }

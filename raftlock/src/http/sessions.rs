@@ -1,6 +1,7 @@
 //! Sessions: open, keepalive, close.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -9,9 +10,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{ApiError, App, parse_session, session_text};
+use super::locks::check_name;
+use super::{ApiError, App, Caller, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group};
-use crate::machine::{Op, Reply, SessionId};
+use crate::machine::{DEFAULT_NAMESPACE, Op, Reply, SessionId, namespace_of};
 
 const LABEL_LIMIT: usize = 128;
 
@@ -20,8 +22,9 @@ const LABEL_LIMIT: usize = 128;
 struct Open {
     ttl_ms: Option<u64>,
     client: String,
-    /// A lock that the session is for: chooses the group.
+    /// A lock that the session is for: chooses the namespace and the group.
     lock: Option<String>,
+    namespace: Option<String>,
     group: Option<u32>,
 }
 
@@ -34,47 +37,71 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 /// `POST /v1/sessions`
 pub(super) async fn open(
     State(app): State<Arc<App>>,
+    caller: Caller,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let ask: Open = parse(&body)?;
-    let group = match (&ask.lock, ask.group) {
-        (Some(name), _) => app.group_of_name(name)?,
-        (None, number) => app.group(number.unwrap_or(0))?,
+    let wanted = Wanted {
+        ttl_ms: ask.ttl_ms,
+        client: &ask.client,
+        lock: ask.lock.as_deref(),
+        namespace: ask.namespace.as_deref(),
+        group: ask.group,
     };
-    open_in(&app, group, ask.ttl_ms, &ask.client).await
-}
-
-async fn open_in(
-    app: &App,
-    group: &Group,
-    ttl_ms: Option<u64>,
-    client: &str,
-) -> Result<Json<Value>, ApiError> {
-    let op = open_op(app, group, ttl_ms, client)?;
+    let (group, op) = open_op(&app, &caller, wanted)?;
     match group.call(|to| Cmd::Propose { op, to }).await {
-        Answer::Reply(Reply::Opened { session }) => Ok(Json(opened_json(app, group, session))),
-        other => Err(ApiError::of(&other, app)),
+        Answer::Reply(Reply::Opened { session }) => Ok(Json(opened_json(&app, group, session))),
+        other => Err(ApiError::of(&other, &app)),
     }
 }
 
-/// The operation that opens a session under a fresh id.
-pub(super) fn open_op(
-    app: &App,
-    group: &Group,
-    ttl_ms: Option<u64>,
-    client: &str,
-) -> Result<Op, ApiError> {
+/// What a new session is to be.
+pub(super) struct Wanted<'a> {
+    pub ttl_ms: Option<u64>,
+    pub client: &'a str,
+    pub lock: Option<&'a str>,
+    pub namespace: Option<&'a str>,
+    pub group: Option<u32>,
+}
+
+/// The group and the operation that opens a session there under a fresh id.
+pub(super) fn open_op<'a>(
+    app: &'a App,
+    caller: &Caller,
+    wanted: Wanted<'_>,
+) -> Result<(&'a Group, Op), ApiError> {
+    let client = wanted.client;
+    let namespace = match (wanted.lock, wanted.namespace) {
+        (Some(lock), None) => namespace_of(lock),
+        (None, named) => named.unwrap_or(DEFAULT_NAMESPACE),
+        (Some(lock), Some(named)) if namespace_of(lock) == named => named,
+        (Some(_), Some(_)) => {
+            return Err(ApiError::bad_request("lock is of another namespace"));
+        }
+    };
+    caller.may_use(namespace)?;
+    let limits = app.spaces.limits(namespace)?;
+    app.spaces.count(namespace)?;
+    let group = match wanted.lock {
+        Some(lock) => {
+            check_name(lock)?;
+            app.group_of_name(lock)?
+        }
+        None => app.group(wanted.group.unwrap_or(0))?,
+    };
     if client.len() > LABEL_LIMIT {
         return Err(ApiError::bad_request(format!(
             "client is longer than {LABEL_LIMIT} bytes"
         )));
     }
     let session: SessionId = (u64::from(group.id) << 56) | (crate::chance::random() >> 8);
-    Ok(Op::Open {
+    let op = Op::Open {
         session,
-        ttl_ms: app.config.grant_ttl(ttl_ms),
+        ttl_ms: limits.grant_ttl(wanted.ttl_ms),
         label: Arc::from(client),
-    })
+        namespace: Arc::from(namespace),
+    };
+    Ok((group, op))
 }
 
 /// A session just opened, as clients are told.
@@ -92,6 +119,7 @@ pub(super) fn opened_json(app: &App, group: &Group, session: SessionId) -> Value
 /// `POST /v1/sessions/{id}:keepalive`
 pub(super) async fn act(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Path(rest): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let Some((id, "keepalive")) = rest.rsplit_once(':') else {
@@ -101,24 +129,28 @@ pub(super) async fn act(
     };
     let session = parse_session(id)?;
     match app
-        .group_of_session(session)?
+        .enter_session(&caller, session)?
         .call(|to| Cmd::Keepalive { session, to })
         .await
     {
         Answer::Alive { ttl_ms, epoch } => Ok(Json(json!({ "ttl_ms": ttl_ms, "epoch": epoch }))),
-        other => Err(ApiError::of(&other, &app)),
+        other => {
+            app.renew_failures.fetch_add(1, Ordering::Relaxed);
+            Err(ApiError::of(&other, &app))
+        }
     }
 }
 
 /// `DELETE /v1/sessions/{id}`
 pub(super) async fn close(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let session = parse_session(&id)?;
     let op = Op::Close { session };
     match app
-        .group_of_session(session)?
+        .enter_session(&caller, session)?
         .call(|to| Cmd::Propose { op, to })
         .await
     {

@@ -6,12 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::App;
+use super::{App, Caller};
 use crate::buckets::BUCKETS;
 use crate::raft::status as replica_status;
 
 /// `GET /v1/status`: this node's groups, their leaders and sizes.
-pub(super) async fn status(State(app): State<Arc<App>>) -> Json<Value> {
+pub(super) async fn status(State(app): State<Arc<App>>, _: Caller) -> Json<Value> {
     let groups: Vec<Value> = replica_status(&app.rafts)
         .into_iter()
         .zip(&app.groups)
@@ -41,7 +41,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// `GET /v1/map`: which group keeps which bucket; clients cache it by its version.
-pub(super) async fn map(State(app): State<Arc<App>>) -> Json<Value> {
+pub(super) async fn map(State(app): State<Arc<App>>, _: Caller) -> Json<Value> {
     Json(
         json!({ "version": app.buckets.version, "buckets": BUCKETS, "groups": app.buckets.groups }),
     )

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -14,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::locks::{AcquireBody, acquire_op, check_name, lock_json, request_id, same_group};
-use super::sessions::{open_op, opened_json};
-use super::{ApiError, App, parse_session, session_text};
+use super::locks::{AcquireBody, acquire_op, lock_json, request_id, same_group};
+use super::sessions::{Wanted, open_op, opened_json};
+use super::{ApiError, App, Caller, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, Notice, ReplyTo};
 use crate::machine::{Ended, Op, Release, Reply, SessionId};
 
@@ -46,25 +47,33 @@ struct Line<'a> {
     #[serde(borrow)]
     client: Option<Cow<'a, str>>,
     group: Option<u32>,
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
 }
 
 /// What an answer needs to know of its request.
 enum Asked {
     Plain,
+    Renewal,
     Open(Group),
     Show(Group, String),
     Check(Group, String, u64),
 }
 
 /// `GET /v1/stream`
-pub(super) async fn upgrade(State(app): State<Arc<App>>, ws: WebSocketUpgrade) -> Response {
+pub(super) async fn upgrade(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    ws: WebSocketUpgrade,
+) -> Response {
     ws.max_message_size(MESSAGE_LIMIT)
-        .on_upgrade(move |socket| run(app, socket))
+        .on_upgrade(move |socket| run(app, caller, socket))
 }
 
 /// One stream's state: lines in, lines out.
 pub(crate) struct Lines {
     app: Arc<App>,
+    caller: Caller,
     answers: mpsc::UnboundedSender<(u64, Answer)>,
     notices: mpsc::UnboundedSender<Notice>,
     asked: HashMap<u64, Asked>,
@@ -72,8 +81,8 @@ pub(crate) struct Lines {
     pub(crate) out: String,
 }
 
-async fn run(app: Arc<App>, mut socket: WebSocket) {
-    let (mut session, mut answered, mut noticed) = Lines::new(app);
+async fn run(app: Arc<App>, caller: Caller, mut socket: WebSocket) {
+    let (mut session, mut answered, mut noticed) = Lines::new(app, caller);
     let mut batch = Vec::new();
     loop {
         tokio::select! {
@@ -104,13 +113,17 @@ type Answers = mpsc::UnboundedReceiver<(u64, Answer)>;
 
 impl Lines {
     /// A stream's state, its answers and its notices.
-    pub(crate) fn new(app: Arc<App>) -> (Self, Answers, mpsc::UnboundedReceiver<Notice>) {
+    pub(crate) fn new(
+        app: Arc<App>,
+        caller: Caller,
+    ) -> (Self, Answers, mpsc::UnboundedReceiver<Notice>) {
         let (answers, answered) = mpsc::unbounded_channel();
         let (notices, noticed) = mpsc::unbounded_channel();
         let (asked, out) = (HashMap::default(), String::new());
         (
             Lines {
                 app,
+                caller,
                 answers,
                 notices,
                 asked,
@@ -150,7 +163,8 @@ impl Lines {
         let app = Arc::clone(&self.app);
         match line.op {
             "acquire" => {
-                let (name, group) = lock_of(&app, &line)?;
+                let name = lock_of(&line)?;
+                let group = app.enter(&self.caller, name)?;
                 let op = acquire_op(&app, name, acquire_body(&line)?)?;
                 same_group(group.id, op.session)?;
                 self.send(
@@ -164,7 +178,8 @@ impl Lines {
                 );
             }
             "release" => {
-                let (name, group) = lock_of(&app, &line)?;
+                let name = lock_of(&line)?;
+                let group = app.enter_uncounted(&self.caller, name)?;
                 let op = release_op(name, &line)?;
                 same_group(group.id, op.session)?;
                 self.send(
@@ -181,13 +196,14 @@ impl Lines {
                 let session = session_of(&line)?;
                 self.send(
                     line.id,
-                    Asked::Plain,
-                    app.group_of_session(session)?,
+                    Asked::Renewal,
+                    app.enter_session(&self.caller, session)?,
                     Cmd::Keepalive { session, to },
                 );
             }
             "show" => {
-                let (name, group) = lock_of(&app, &line)?;
+                let name = lock_of(&line)?;
+                let group = app.enter(&self.caller, name)?;
                 self.send(
                     line.id,
                     Asked::Show(group.clone(), name.to_owned()),
@@ -196,7 +212,8 @@ impl Lines {
                 );
             }
             "check" => {
-                let (name, group) = lock_of(&app, &line)?;
+                let name = lock_of(&line)?;
+                let group = app.enter(&self.caller, name)?;
                 let token = line
                     .token
                     .ok_or_else(|| ApiError::bad_request("check needs token"))?;
@@ -208,16 +225,14 @@ impl Lines {
                 );
             }
             "open" => {
-                let group = match &line.lock {
-                    Some(name) => app.group_of_name(name)?,
-                    None => app.group(line.group.unwrap_or(0))?,
+                let wanted = Wanted {
+                    ttl_ms: line.ttl_ms,
+                    client: line.client.as_deref().unwrap_or(""),
+                    lock: line.lock.as_deref(),
+                    namespace: line.namespace.as_deref(),
+                    group: line.group,
                 };
-                let op = open_op(
-                    &app,
-                    group,
-                    line.ttl_ms,
-                    line.client.as_deref().unwrap_or(""),
-                )?;
+                let (group, op) = open_op(&app, &self.caller, wanted)?;
                 if let Op::Open { session, .. } = op {
                     self.watch(group, session);
                 }
@@ -234,13 +249,19 @@ impl Lines {
                     op: Op::Close { session },
                     to,
                 };
-                self.send(line.id, Asked::Plain, app.group_of_session(session)?, cmd);
+                let group = app.enter_session(&self.caller, session)?;
+                self.send(line.id, Asked::Plain, group, cmd);
             }
             "attach" => {
                 let session = session_of(&line)?;
-                let group = app.group_of_session(session)?;
+                let group = app.enter_session(&self.caller, session)?;
                 self.watch(group, session);
-                self.send(line.id, Asked::Plain, group, Cmd::Keepalive { session, to });
+                self.send(
+                    line.id,
+                    Asked::Renewal,
+                    group,
+                    Cmd::Keepalive { session, to },
+                );
             }
             other => return Err(ApiError::bad_request(format!("no op {other:?}"))),
         }
@@ -301,7 +322,10 @@ impl Lines {
                 let current = group.shared.machine().token_is_current(&name, token);
                 let _ = writeln!(self.out, r#"{{"id":{id},"current":{current}}}"#);
             }
-            (other, _) => {
+            (other, asked) => {
+                if matches!(asked, Asked::Renewal) {
+                    self.app.renew_failures.fetch_add(1, Ordering::Relaxed);
+                }
                 let error = ApiError::of(&other, &self.app);
                 self.error(id, &error);
             }
@@ -339,13 +363,10 @@ fn session_of(line: &Line<'_>) -> Result<SessionId, ApiError> {
     )
 }
 
-fn lock_of<'a>(app: &'a App, line: &'a Line<'_>) -> Result<(&'a str, &'a Group), ApiError> {
-    let name = line
-        .lock
+fn lock_of<'a>(line: &'a Line<'_>) -> Result<&'a str, ApiError> {
+    line.lock
         .as_deref()
-        .ok_or_else(|| ApiError::bad_request("lock is missing"))?;
-    check_name(name)?;
-    Ok((name, app.group_of_name(name)?))
+        .ok_or_else(|| ApiError::bad_request("lock is missing"))
 }
 
 fn acquire_body(line: &Line<'_>) -> Result<AcquireBody, ApiError> {

@@ -6,7 +6,7 @@ use crate::flaw::{self, Flaw};
 
 use super::{
     Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId,
-    Token, Waiter,
+    Token, Waiter, namespace_of,
 };
 
 impl Machine {
@@ -23,6 +23,9 @@ impl Machine {
             return Reply::Queued {
                 ahead: self.ahead_of(name, *place),
             };
+        }
+        if *session.namespace != *namespace_of(&ask.name) {
+            return Reply::Refused(Refusal::OtherNamespace);
         }
         if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
             return Reply::Refused(Refusal::StaleEpoch {

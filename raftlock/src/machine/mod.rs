@@ -83,7 +83,8 @@ impl Machine {
                 session,
                 ttl_ms,
                 label,
-            } => self.open(*session, *ttl_ms, label, effects),
+                namespace,
+            } => self.open(*session, *ttl_ms, label, namespace, effects),
             Op::Close { session } => self.end_session(*session, Ended::Closed, effects),
             Op::Expire { session, epoch } if *epoch == self.epoch => {
                 self.end_session(*session, Ended::Expired, effects)
@@ -99,10 +100,6 @@ impl Machine {
                 self.epoch = self.epoch.max(*term);
                 Reply::Done
             }
-            Op::Restored { restore_epoch } => {
-                self.restore_epoch = self.restore_epoch.max(*restore_epoch);
-                Reply::Done
-            }
         }
     }
 
@@ -116,6 +113,24 @@ impl Machine {
         let floor = (u64::from(self.restore_epoch) << 48) | self.position;
         self.high = self.high.saturating_add(1).max(floor);
         self.high
+    }
+
+    /// Makes it the beginning of a cluster restored from a backup: its tokens are above all of the lost history. Terms
+    /// begin anew, so the epoch does. What is kept of sessions lives for a full TTL under the first leader.
+    pub fn restore(&mut self, restore_epoch: u16, keep_sessions: bool) {
+        self.restore_epoch = restore_epoch;
+        self.epoch = 0;
+        if !keep_sessions {
+            self.sessions.clear();
+            self.locks.clear();
+            self.delayed.clear();
+            (self.held, self.waiting) = (0, 0);
+        }
+    }
+
+    /// How often it was restored from a backup, as the operators count it.
+    pub fn restore_epoch(&self) -> u16 {
+        self.restore_epoch
     }
 
     /// The epoch: the term of the last leader that announced itself.

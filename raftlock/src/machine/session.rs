@@ -19,6 +19,8 @@ pub struct Session {
     pub ttl_ms: u32,
     /// The client's own name, for people who look.
     pub label: Arc<str>,
+    /// The namespace of its locks.
+    pub namespace: Name,
     /// Its grants, by token (in order of the grants).
     pub held: BTreeMap<Token, Name>,
     /// Its places in queues: request → (lock, place).
@@ -50,6 +52,7 @@ impl Machine {
         id: SessionId,
         ttl_ms: u32,
         label: &Arc<str>,
+        namespace: &Name,
         effects: &mut Vec<Effect>,
     ) -> Reply {
         if self.sessions.contains_key(&id) {
@@ -60,6 +63,7 @@ impl Machine {
             Session {
                 ttl_ms,
                 label: Arc::clone(label),
+                namespace: Arc::clone(namespace),
                 ..Session::default()
             },
         );

@@ -25,6 +25,7 @@ impl Rig {
                 session: *id,
                 ttl_ms: 1000,
                 label: Arc::from("t"),
+                namespace: Arc::from(DEFAULT_NAMESPACE),
             });
         }
         rig.effects.clear();
@@ -232,16 +233,16 @@ fn a_repeated_request_gets_the_same_answer() {
 #[test]
 fn a_restore_lifts_tokens_above_the_lost_history() {
     let mut rig = Rig::new(&[1]);
-    rig.run(Op::Restored { restore_epoch: 1 });
+    rig.machine.restore(1, true);
     assert!(token(rig.take(1, "a", Mode::Exclusive, 0)) > 1 << 48);
 }
 
 #[test]
 fn bytes_and_back() {
     let mut rig = Rig::new(&[1, 2, 3]);
-    rig.take(1, "ns/a", Mode::Exclusive, 0);
-    rig.take(2, "ns/a", Mode::Exclusive, 100);
-    rig.take(3, "ns/s", Mode::Semaphore(2), 0);
+    rig.take(1, "default/a", Mode::Exclusive, 0);
+    rig.take(2, "default/a", Mode::Exclusive, 100);
+    rig.take(3, "default/s", Mode::Semaphore(2), 0);
     let bytes = rig.machine.to_bytes().unwrap();
     let back = Machine::from_bytes(&bytes).unwrap();
     assert_eq!(back.counts(), rig.machine.counts());

@@ -13,6 +13,15 @@ pub type Token = u64;
 /// The client's number of a request, unique within its session.
 pub type RequestId = u64;
 
+/// Namespace of names without a `/`.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// The namespace of a lock's name: what stands before the first `/`.
+pub fn namespace_of(name: &str) -> &str {
+    name.split_once('/')
+        .map_or(DEFAULT_NAMESPACE, |(first, _)| first)
+}
+
 /// How many may hold a lock together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
@@ -70,6 +79,8 @@ pub enum Op {
         session: SessionId,
         ttl_ms: u32,
         label: Arc<str>,
+        /// Its locks are of this namespace.
+        namespace: Name,
     },
     /// Close a session and free its locks.
     Close { session: SessionId },
@@ -88,8 +99,6 @@ pub enum Op {
     EndDelay { token: Token },
     /// A new leader announces itself; its term becomes the epoch.
     Lead { term: u64 },
-    /// First entry after a restore from a backup: tokens rise above all of the lost history.
-    Restored { restore_epoch: u16 },
 }
 
 /// Why an operation changed nothing.
@@ -111,6 +120,8 @@ pub enum Refusal {
     NotHeld,
     /// A semaphore of another size is in use under this name.
     ModeMismatch,
+    /// The session is of another namespace than the lock.
+    OtherNamespace,
 }
 
 /// The answer to one operation.

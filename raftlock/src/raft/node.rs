@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::network::Links;
 use super::snapshot::SnapshotFile;
 use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_machine};
+use crate::backup::Backup;
 use crate::chance;
 use crate::group::{Applier, Driver, Group, Shared};
 use crate::host;
@@ -65,6 +66,8 @@ pub struct NodeSetup {
     pub flusher: Flusher,
     /// What was found in the log.
     pub records: Vec<Record>,
+    /// What its groups begin with, if it was restored from a backup.
+    pub beginning: Option<Backup>,
     /// Its memory of its peers.
     pub book: Arc<PeerBook>,
     /// How to reach them.
@@ -115,7 +118,8 @@ impl Node {
         for group in 0..setup.groups.max(1) {
             let recovering = |source| NodeError::Recover { group, source };
             let file = SnapshotFile::new(Arc::clone(&setup.dir), group);
-            let (machine, meta) = state_machine::recover(&file).map_err(recovering)?;
+            let (machine, meta) = state_machine::recover(&file, group, setup.beginning.as_ref())
+                .map_err(recovering)?;
             let log = LogStore::recover(group, setup.flusher.clone(), &setup.records)
                 .map_err(recovering)?;
             let shared = Shared::new(machine);

@@ -122,6 +122,11 @@ impl PeerBook {
         self.stats.sequence()
     }
 
+    /// Counts of this node's flusher.
+    pub fn flushes(&self) -> &FlushStats {
+        &self.stats
+    }
+
     /// What this node says of itself to `to`.
     pub fn hello(&self, to: u64, refused: Option<String>) -> Hello {
         Hello {

@@ -11,6 +11,7 @@ use openraft::{OptionalSend, RaftSnapshotBuilder};
 
 use super::snapshot::SnapshotFile;
 use super::{LogId, Snapshot, SnapshotData, SnapshotMeta, Types};
+use crate::backup::Backup;
 use crate::group::{Applier, Shared};
 use crate::machine::Machine;
 
@@ -25,10 +26,18 @@ pub struct StateMachine {
     membership: Membership,
 }
 
-/// Reads a group's snapshot, or begins with nothing: the machine, and what it covers.
-pub fn recover(file: &SnapshotFile) -> io::Result<(Machine, SnapshotMeta)> {
+/// Reads a group's snapshot, or begins with a backup or nothing: the machine, and what it covers.
+pub fn recover(
+    file: &SnapshotFile,
+    group: u32,
+    beginning: Option<&Backup>,
+) -> io::Result<(Machine, SnapshotMeta)> {
     let Some(snapshot) = file.load()? else {
-        return Ok((Machine::new(), SnapshotMeta::default()));
+        let machine = match beginning {
+            Some(backup) => backup.machine(group)?,
+            None => Machine::new(),
+        };
+        return Ok((machine, SnapshotMeta::default()));
     };
     let machine = Machine::from_bytes(&snapshot.snapshot).map_err(io::Error::other)?;
     Ok((machine, snapshot.meta))

@@ -12,12 +12,11 @@ use tokio::time::sleep;
 use super::disk::SimDisk;
 use super::net::{self, SimNet, SimStream};
 use super::{CLIENT_PORT, PEER_PORT, REPLICAS};
-use crate::buckets::BucketMap;
 use crate::chance;
 use crate::config::Config;
 use crate::flaw::{self, Flaw};
 use crate::host;
-use crate::http::{App, Lines};
+use crate::http::{App, Caller, Lines};
 use crate::raft::{Node, NodeSetup, PeerBook};
 use crate::wal::{Dir, FlushStats, Flusher, Job, Wal, WalOptions};
 
@@ -60,6 +59,7 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         dir,
         flusher,
         records,
+        beginning: None,
         book: Arc::clone(&book),
         transport: Arc::new(SimNet),
     };
@@ -70,13 +70,7 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         lock_delay: setup.lock_delay,
         ..Config::single(([127, 0, 0, 1], 1).into(), "sim".into())
     };
-    let app = Arc::new(App {
-        buckets: BucketMap::even(1),
-        groups: node.groups.clone(),
-        rafts: node.rafts(),
-        book,
-        config,
-    });
+    let app = App::new(config, node.groups.clone(), node.rafts(), book);
     let mut listener = net::bind(CLIENT_PORT);
     let mut clients = JoinSet::new();
     tokio::pin!(stop);
@@ -141,7 +135,7 @@ fn flusher(mut wal: Wal, setup: &Setup, failing: watch::Sender<Option<String>>) 
 async fn lines(app: Arc<App>, stream: SimStream) {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = BufReader::new(reader).lines();
-    let (mut session, mut answers, mut notices) = Lines::new(app);
+    let (mut session, mut answers, mut notices) = Lines::new(app, Caller::Any);
     loop {
         tokio::select! {
             biased;

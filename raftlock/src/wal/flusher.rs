@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::{Record, Wal, WalError};
+use crate::meter::Times;
 
 /// Records to be made durable together and what to call afterwards.
 pub struct Job {
@@ -26,6 +27,8 @@ pub struct FlushStats {
     pub records: AtomicU64,
     /// Nanoseconds spent writing and syncing.
     pub nanos: AtomicU64,
+    /// The same of each sync.
+    pub times: Times,
     /// Sequence of the last durable frame.
     pub sequence: AtomicU64,
     /// The longest write and sync, nanoseconds.
@@ -121,6 +124,7 @@ fn run(mut wal: Wal, inbox: &mpsc::Receiver<Job>, stats: &FlushStats, failed: &d
             .records
             .fetch_add(records.len() as u64, Ordering::Relaxed);
         stats.nanos.fetch_add(nanos, Ordering::Relaxed);
+        stats.times.add(begun.elapsed());
         stats.worst_nanos.fetch_max(nanos, Ordering::Relaxed);
         if result.is_ok() {
             stats.set_sequence(wal.sequence());

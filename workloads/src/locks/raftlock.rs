@@ -1,6 +1,7 @@
-//! Client of raftlock, the lock service beside this crate, over its HTTP API.
+//! Client of raftlock, the lock service beside this crate: over its HTTP API, and over a
+//! stream where an acquire waits, since that tells when it is in the queue.
 //!
-//! One session per client and group, kept alive by the grants that need it: the
+//! One session per client, namespace and group, kept alive by the grants that need it: the
 //! watchdog's renewal is a keepalive of the session. A grant's lease is what is
 //! left of the session's TTL when the acquire begins, since the service counts
 //! from the last keepalive and not from the grant.
@@ -14,7 +15,9 @@ use async_trait::async_trait;
 use raftlock_client::{AcquireOptions, Api, CallError as ApiError, Mode as ApiMode, Outcome};
 use tokio::sync::Mutex;
 
-use super::{BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Want};
+use super::{
+    BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, LockKind, Signals, Want,
+};
 use crate::protocol::{Fence, Mode};
 
 pub const KIND: LockKind = LockKind {
@@ -25,9 +28,12 @@ pub const KIND: LockKind = LockKind {
 
 type Session = super::session::Session<Arc<str>>;
 
+/// A session's namespace and group: its locks are of both.
+type Place = (Arc<str>, u32);
+
 #[derive(Default)]
 struct Sessions {
-    by_group: HashMap<u32, Session>,
+    by_place: HashMap<Place, Session>,
     group_of: HashMap<Arc<str>, u32>,
 }
 
@@ -36,6 +42,7 @@ struct Raftlock {
     label: String,
     sessions: Mutex<Sessions>,
     requests: AtomicU64,
+    signals: Signals,
 }
 
 fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
@@ -50,6 +57,7 @@ fn new(cx: LockContext) -> Result<BoxedLock, ConfError> {
         label: format!("w{}c{}", cx.worker, cx.client),
         sessions: Mutex::default(),
         requests: AtomicU64::new(1),
+        signals: cx.signals,
     }))
 }
 
@@ -80,6 +88,11 @@ fn parts(owner: &str) -> Result<(&str, u64), CallError> {
         .ok_or_else(|| CallError::definite(format!("not an owner of raftlock: {owner}")))
 }
 
+/// What stands before the first `/` of a lock's name.
+fn namespace_of(key: &str) -> &str {
+    key.split_once('/').map_or("default", |(first, _)| first)
+}
+
 impl Raftlock {
     fn request(&self) -> Option<u64> {
         Some(self.requests.fetch_add(1, Ordering::Relaxed))
@@ -88,14 +101,16 @@ impl Raftlock {
     /// A session for `key` with at least half of its TTL left.
     async fn session(&self, key: &Arc<str>, ttl: Duration) -> Result<Session, CallError> {
         let mut all = self.sessions.lock().await;
-        let group = all.group_of.get(key).copied();
-        if let Some(known) = group.and_then(|g| all.by_group.get(&g)).cloned() {
+        let namespace: Arc<str> = namespace_of(key).into();
+        let place = all.group_of.get(key).map(|g| (namespace.clone(), *g));
+        if let Some(place) = place
+            && let Some(known) = all.by_place.get(&place).cloned()
+        {
             if known.is_fresh() {
                 return Ok(known);
             }
             if let Ok(fresh) = self.keepalive(&known).await {
-                all.by_group
-                    .insert(group.unwrap_or_default(), fresh.clone());
+                all.by_place.insert(place, fresh.clone());
                 return Ok(fresh);
             }
         }
@@ -114,7 +129,8 @@ impl Raftlock {
             sent,
         };
         all.group_of.insert(key.clone(), info.group);
-        all.by_group.insert(info.group, session.clone());
+        all.by_place
+            .insert((namespace, info.group), session.clone());
         Ok(session)
     }
 
@@ -136,13 +152,13 @@ impl Raftlock {
         self.sessions
             .lock()
             .await
-            .by_group
+            .by_place
             .retain(|_, s| &*s.id != id);
     }
 
     async fn remember(&self, fresh: &Session) {
         let mut all = self.sessions.lock().await;
-        if let Some(s) = all.by_group.values_mut().find(|s| s.id == fresh.id) {
+        if let Some(s) = all.by_place.values_mut().find(|s| s.id == fresh.id) {
             s.sent = s.sent.max(fresh.sent);
             s.ttl = fresh.ttl;
         }
@@ -161,7 +177,17 @@ impl Raftlock {
             ..AcquireOptions::default()
         };
         let id = session.id.clone();
-        let acquire = self.api.acquire(&want.key, &id, &options);
+        let queued = |_| self.signals.queued(want.request);
+        let acquire = async {
+            match options.wait_ms {
+                0 => self.api.acquire(&want.key, &id, &options).await,
+                _ => {
+                    self.api
+                        .acquire_queued(&want.key, &id, &options, queued)
+                        .await
+                }
+            }
+        };
         tokio::pin!(acquire);
         let mut next = session.due();
         loop {
@@ -255,7 +281,7 @@ impl LockClient for Raftlock {
             .sessions
             .lock()
             .await
-            .by_group
+            .by_place
             .drain()
             .map(|(_, s)| s)
             .collect();

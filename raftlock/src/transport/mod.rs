@@ -1,5 +1,7 @@
 //! Connections between replicas, as a trait: TCP, TLS, or a simulated network.
 
+mod tls;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -7,6 +9,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+
+pub use tls::{MutualTls, TlsListener, acceptor};
 
 /// A byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

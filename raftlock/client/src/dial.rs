@@ -1,0 +1,49 @@
+//! A WebSocket over TCP or TLS.
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::error::{CallError, Retry};
+use crate::secure::Security;
+
+/// Either kind of connection.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+fn failed(error: impl ToString) -> CallError {
+    CallError::local("connect", error, Retry::OtherNode)
+}
+
+/// Connects to the stream of the node at `base`, `http://host:port` or `https://host:port`.
+pub(crate) async fn dial(
+    base: &str,
+    security: &Security,
+) -> Result<WebSocketStream<Box<dyn Io>>, CallError> {
+    let base = security.base_url(base);
+    let (scheme, addr) = base.split_once("://").unwrap_or(("http", &base));
+    let tcp = TcpStream::connect(addr).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    let io: Box<dyn Io> = if scheme == "https" {
+        let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host).map_err(failed)?;
+        let connector = TlsConnector::from(security.tls()?);
+        Box::new(connector.connect(name, tcp).await.map_err(failed)?)
+    } else {
+        Box::new(tcp)
+    };
+    let mut request = format!("ws://{addr}/v1/stream")
+        .into_client_request()
+        .map_err(failed)?;
+    if let Some(value) = security.header()? {
+        request.headers_mut().insert("authorization", value);
+    }
+    let (socket, _) = tokio_tungstenite::client_async(request, io)
+        .await
+        .map_err(failed)?;
+    Ok(socket)
+}

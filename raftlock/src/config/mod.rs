@@ -1,0 +1,229 @@
+//! How a node is set up.
+
+mod file;
+mod namespace;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use file::{ClientTls, ConfigFile, PeerTls};
+pub use namespace::{Limits, Namespace, Safety};
+
+/// Shortest bearer token taken: a guessable one is no secret.
+const TOKEN_MIN: usize = 16;
+
+/// A node's configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This node's number, unique in the cluster, from 1.
+    pub id: u64,
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Directory of this node's state; created if missing.
+    pub data: PathBuf,
+    /// Peer address of every replica, this one too; empty for a lone node.
+    pub peers: BTreeMap<u64, String>,
+    /// Name of the cluster; replicas of another name are refused.
+    pub cluster: String,
+    /// Base URL under which clients reach this node; made from `listen` if empty.
+    pub client_url: String,
+    /// Heartbeat interval between replicas. An election begins 8 to 10 of them after the last one heard.
+    pub heartbeat: Duration,
+    /// Bytes of log after which a group takes a snapshot.
+    pub snapshot_bytes: usize,
+    /// Groups that share the name space.
+    pub groups: u32,
+    /// Shortest TTL granted.
+    pub min_ttl: Duration,
+    /// Longest TTL granted.
+    pub max_ttl: Duration,
+    /// TTL of a session that names none.
+    pub default_ttl: Duration,
+    /// Lock-delay after a failed holder.
+    pub lock_delay: Duration,
+    /// Waiters for one lock before more are refused.
+    pub max_waiters: u32,
+    /// Longest wait for a lock.
+    pub max_wait: Duration,
+    /// False loses acknowledged grants at a power cut.
+    pub sync: bool,
+    /// The namespaces there are; if none is named, any may be used.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// Bearer tokens that may do everything.
+    pub admin_tokens: Vec<String>,
+    /// Certificate that clients see.
+    pub tls: Option<ClientTls>,
+    /// Certificates by which replicas know each other.
+    pub peer_tls: Option<PeerTls>,
+    /// Serve whoever reaches the ports, also beyond loopback.
+    pub trust_network: bool,
+}
+
+impl Config {
+    /// A lone node with defaults.
+    pub fn single(listen: SocketAddr, data: PathBuf) -> Self {
+        Config {
+            id: 1,
+            listen,
+            data,
+            peers: BTreeMap::new(),
+            cluster: "raftlock".to_owned(),
+            client_url: String::new(),
+            heartbeat: Duration::from_millis(80),
+            snapshot_bytes: 32 << 20,
+            groups: 1,
+            min_ttl: Duration::from_millis(100),
+            max_ttl: Duration::from_secs(60),
+            default_ttl: Duration::from_secs(15),
+            lock_delay: Duration::ZERO,
+            max_waiters: 500,
+            max_wait: Duration::from_secs(300),
+            sync: true,
+            namespaces: BTreeMap::new(),
+            admin_tokens: Vec::new(),
+            tls: None,
+            peer_tls: None,
+            trust_network: false,
+        }
+    }
+
+    /// Does it make sense, and is nothing open to strangers by accident?
+    pub fn check(&self) -> Result<(), String> {
+        let count = self.peers.len();
+        if count > 0 && !self.peers.contains_key(&self.id) {
+            return Err(format!("--peers does not name this replica, {}", self.id));
+        }
+        if count > 1 && count.is_multiple_of(2) {
+            return Err(format!(
+                "{count} replicas bear no more failures than {}; use 1, 3 or 5",
+                count - 1
+            ));
+        }
+        if !(1..=64).contains(&self.groups) {
+            return Err("--groups must be 1 to 64".to_owned());
+        }
+        for (name, namespace) in &self.namespaces {
+            namespace.check(name)?;
+        }
+        if self.tokens().any(|token| token.len() < TOKEN_MIN) {
+            return Err(format!("a bearer token is shorter than {TOKEN_MIN} bytes"));
+        }
+        self.check_exposure()
+    }
+
+    fn check_exposure(&self) -> Result<(), String> {
+        if self.trust_network {
+            return Ok(());
+        }
+        let listen = self.listen;
+        let known = self.has_tokens() && self.tls.is_some();
+        if !listen.ip().is_loopback() && !known {
+            return Err(format!(
+                "{listen} is reached from other machines: set bearer tokens and [tls] in --config, \
+                 or say --trust-network if everyone who reaches it may do everything"
+            ));
+        }
+        let own = self.peers.get(&self.id).filter(|_| self.peers.len() > 1);
+        match own {
+            Some(addr) if self.peer_tls.is_none() && !is_loopback(addr) => Err(format!(
+                "the peer address {addr} is reached from other machines: set [peer_tls] in --config, \
+                 or say --trust-network if everyone who reaches it may do everything"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = &String> {
+        let named = self.namespaces.values().flat_map(|each| &each.tokens);
+        self.admin_tokens.iter().chain(named)
+    }
+
+    /// Must clients show a bearer token?
+    pub fn has_tokens(&self) -> bool {
+        self.tokens().next().is_some()
+    }
+
+    /// The limits of a namespace; `None` if namespaces are named and this is none of them.
+    pub fn limits(&self, namespace: &str) -> Option<Limits> {
+        let own = Limits {
+            min_ttl: self.min_ttl,
+            max_ttl: self.max_ttl,
+            default_ttl: self.default_ttl,
+            lock_delay: self.lock_delay,
+            max_waiters: self.max_waiters,
+            ops_per_s: None,
+        };
+        if self.namespaces.is_empty() {
+            return Some(own);
+        }
+        let said = self.namespaces.get(namespace)?;
+        let ms = |said: Option<u64>, own| said.map_or(own, Duration::from_millis);
+        Some(Limits {
+            max_ttl: ms(said.max_ttl_ms, own.max_ttl),
+            default_ttl: ms(said.default_ttl_ms, own.default_ttl),
+            lock_delay: ms(said.lock_delay_ms, own.lock_delay),
+            max_waiters: said.max_waiters.unwrap_or(own.max_waiters),
+            ops_per_s: said.ops_per_s,
+            ..own
+        })
+    }
+}
+
+fn is_loopback(addr: &str) -> bool {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn on(listen: &str) -> Config {
+        Config::single(listen.parse().unwrap(), PathBuf::from("unused"))
+    }
+
+    #[test]
+    fn nothing_listens_beyond_loopback_without_authentication_unless_told() {
+        assert_eq!(on("127.0.0.1:1").check(), Ok(()));
+        let mut open = on("10.0.0.1:1");
+        assert!(open.check().unwrap_err().contains("--trust-network"));
+        open.admin_tokens = vec!["0123456789abcdef".to_owned()];
+        assert!(open.check().is_err(), "a token in clear text is none");
+        open.tls = Some(ClientTls {
+            cert: PathBuf::new(),
+            key: PathBuf::new(),
+        });
+        assert_eq!(open.check(), Ok(()));
+        open.peers = (1..=3).map(|id| (id, format!("10.0.0.{id}:2"))).collect();
+        assert!(open.check().unwrap_err().contains("[peer_tls]"));
+        open.trust_network = true;
+        assert_eq!(open.check(), Ok(()));
+    }
+
+    #[test]
+    fn short_tokens_are_refused() {
+        let mut config = on("127.0.0.1:1");
+        config.admin_tokens = vec!["secret".to_owned()];
+        assert!(config.check().is_err());
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_named_has_no_limits() {
+        let mut config = on("127.0.0.1:1");
+        assert!(config.limits("any").is_some());
+        let jobs = Namespace {
+            max_ttl_ms: Some(5_000),
+            ..Namespace::default()
+        };
+        config.namespaces.insert("jobs".to_owned(), jobs);
+        assert_eq!(config.limits("any"), None);
+        let limits = config.limits("jobs").unwrap();
+        assert_eq!(limits.grant_ttl(Some(60_000)), 5_000);
+        assert_eq!(limits.max_waiters, 500);
+    }
+}

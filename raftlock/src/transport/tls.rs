@@ -1,0 +1,196 @@
+//! TLS by rustls with ring: towards clients, and between replicas, which show each other certificates.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::{DIAL, Listener, Pending, Stream, Transport};
+use crate::config::{ClientTls, PeerTls};
+
+/// Longest a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Handshakes at once; more wait in the kernel.
+const HANDSHAKES: usize = 256;
+
+fn bad(path: &Path, what: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {what}", path.display()))
+}
+
+fn chain(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let text = fs::read(path).map_err(|error| bad(path, error))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(certs) if !certs.is_empty() => Ok(certs),
+        Ok(_) => Err(bad(path, "holds no certificate")),
+        Err(error) => Err(bad(path, error)),
+    }
+}
+
+fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| bad(path, error))
+}
+
+fn roots(path: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for cert in chain(path)? {
+        roots.add(cert).map_err(|error| bad(path, error))?;
+    }
+    Ok(roots)
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Accepts clients; who they are is said by their tokens.
+pub fn acceptor(files: &ClientTls) -> io::Result<TlsAcceptor> {
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_no_client_auth()
+        .with_single_cert(chain(&files.cert)?, key(&files.key)?)
+        .map_err(|error| bad(&files.cert, error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// TLS between replicas: each end shows a certificate of the peers' authority, and the one that answers must be certified
+/// for the host that was dialled.
+#[derive(Clone)]
+pub struct MutualTls {
+    acceptor: TlsAcceptor,
+    connector: TlsConnector,
+}
+
+impl MutualTls {
+    /// Reads the certificates.
+    pub fn open(files: &PeerTls) -> io::Result<Self> {
+        let roots = Arc::new(roots(&files.ca)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
+            .build()
+            .map_err(|error| bad(&files.ca, error))?;
+        let server = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain(&files.cert)?, key(&files.key)?)
+            .map_err(|error| bad(&files.cert, error))?;
+        let client = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain(&files.cert)?, key(&files.key)?)
+            .map_err(|error| bad(&files.cert, error))?;
+        Ok(MutualTls {
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            connector: TlsConnector::from(Arc::new(client)),
+        })
+    }
+}
+
+impl Transport for MutualTls {
+    fn dial<'a>(&'a self, addr: &'a str) -> Pending<'a, Box<dyn Stream>> {
+        Box::pin(async move {
+            let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+            let host = host.trim_matches(['[', ']']).to_owned();
+            let name = ServerName::try_from(host).map_err(io::Error::other)?;
+            let stream = timeout(DIAL, TcpStream::connect(addr)).await??;
+            stream.set_nodelay(true)?;
+            let stream = timeout(HANDSHAKE, self.connector.connect(name, stream)).await??;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+
+    fn listen<'a>(&'a self, addr: &'a str) -> Pending<'a, Box<dyn Listener>> {
+        Box::pin(async move {
+            let listener = TlsListener::new(TcpListener::bind(addr).await?, self.acceptor.clone())?;
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+}
+
+/// Accepts connections whose handshake is done; a slow one holds up no other.
+pub struct TlsListener {
+    addr: SocketAddr,
+    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+}
+
+impl TlsListener {
+    /// Accepts on `listener` until this is dropped.
+    pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> io::Result<Self> {
+        let addr = listener.local_addr()?;
+        let (tx, ready) = mpsc::channel(64);
+        tokio::spawn(async move {
+            let places = Arc::new(Semaphore::new(HANDSHAKES));
+            loop {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = tx.closed() => return,
+                };
+                let Ok((stream, from)) = accepted else {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let (tx, acceptor) = (tx.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    let _place = place;
+                    let _ = stream.set_nodelay(true);
+                    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => drop(tx.send((stream, from)).await),
+                        Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
+                        Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
+                    }
+                });
+            }
+        });
+        Ok(TlsListener { addr, ready })
+    }
+}
+
+impl Listener for TlsListener {
+    fn accept(&mut self) -> Pending<'_, Box<dyn Stream>> {
+        Box::pin(async move {
+            let (stream, _) = self
+                .ready
+                .recv()
+                .await
+                .ok_or_else(|| io::Error::other("the listener ended"))?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+
+    fn addr(&self) -> String {
+        self.addr.to_string()
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.ready.recv().await {
+            Some(accepted) => accepted,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.addr)
+    }
+}
