@@ -155,6 +155,7 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         groups: config.groups,
         heartbeat: config.heartbeat,
         snapshot_bytes: config.snapshot_bytes,
+        keep_entries: 200,
         dir,
         flusher,
         records,

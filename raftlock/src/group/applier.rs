@@ -138,6 +138,8 @@ pub struct Applier {
     node: u64,
     boot: u64,
     driver: mpsc::UnboundedSender<Applied>,
+    #[cfg(test)]
+    flawed: crate::flaw::OwnClock,
 }
 
 impl Applier {
@@ -154,6 +156,8 @@ impl Applier {
                 node,
                 boot,
                 driver,
+                #[cfg(test)]
+                flawed: crate::flaw::OwnClock::default(),
             },
             events,
         )
@@ -161,6 +165,10 @@ impl Applier {
 
     /// Applies one committed batch.
     pub fn apply(&self, position: u64, batch: &Batch) {
+        #[cfg(test)]
+        let flawed = self.flawed.apply(batch);
+        #[cfg(test)]
+        let batch = &flawed;
         let mut effects = Vec::new();
         let replies = self
             .shared

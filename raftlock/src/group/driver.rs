@@ -3,6 +3,7 @@
 //! It proposes what clients ask in batches, confirms the leadership for keepalives and reads in shared rounds, and
 //! while it leads it measures time and proposes what is due.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -75,6 +76,10 @@ pub struct Driver<B> {
     announced: Option<u64>,
     /// Requests that came after this node began to lead and before its `Lead` entry was applied.
     early: Vec<Cmd>,
+    /// What time demanded and is on its way to the log, by batch. A leader that hears no majority refuses for a
+    /// while and goes on to lead: what it refused is proposed again.
+    demanded: BTreeMap<u64, Vec<Op>>,
+    again: Vec<Op>,
     queue: Vec<(Op, ReplyTo)>,
     proposals: FuturesUnordered<Job<(u64, Result<(), ProposeError>)>>,
     asked: Vec<Asked>,
@@ -95,6 +100,8 @@ impl<B: Backend> Driver<B> {
             timers: None,
             announced: None,
             early: Vec::new(),
+            demanded: BTreeMap::new(),
+            again: Vec::new(),
             queue: Vec::new(),
             proposals: FuturesUnordered::new(),
             asked: Vec::new(),
@@ -129,7 +136,11 @@ impl<B: Backend> Driver<B> {
                 }
                 Some(event) = applied.recv() => self.heard(event),
                 Some((sequence, result)) = self.proposals.next(), if !self.proposals.is_empty() => {
-                    if let Err(error) = result { self.failed(sequence, error); }
+                    let demanded = self.demanded.remove(&sequence);
+                    if let Err(error) = result {
+                        self.again.extend(demanded.into_iter().flatten());
+                        self.failed(sequence, error);
+                    }
                 }
                 result = poll_round(&mut self.round), if self.round.is_some() => self.round_over(result),
                 () = host::sleep_until(wake) => {
@@ -152,6 +163,8 @@ impl<B: Backend> Driver<B> {
         self.role = role;
         if was != role.leading {
             self.timers = None;
+            self.demanded.clear();
+            self.again.clear();
             if was.is_some() {
                 self.refuse_all();
                 self.shared.hub().deposed();
@@ -229,16 +242,25 @@ impl<B: Backend> Driver<B> {
             timers.lengthen(late);
         }
         let due = timers.due(now, *term);
-        self.queue
-            .extend(due.into_iter().map(|op| (op, ReplyTo::Nobody)));
+        let due = self.again.drain(..).chain(due);
+        self.queue.extend(due.map(|op| (op, ReplyTo::Nobody)));
     }
 
     fn propose_queued(&mut self) {
         while !self.queue.is_empty() && self.proposals.len() < IN_FLIGHT {
             let rest = self.queue.split_off(self.queue.len().min(BATCH));
-            let (ops, to) = std::mem::replace(&mut self.queue, rest).into_iter().unzip();
+            let (ops, to): (Vec<Op>, Vec<ReplyTo>) =
+                std::mem::replace(&mut self.queue, rest).into_iter().unzip();
             self.sequence += 1;
             let sequence = self.sequence;
+            let demanded: Vec<Op> = ops
+                .iter()
+                .filter(|op| op.is_demanded_by_time())
+                .cloned()
+                .collect();
+            if !demanded.is_empty() {
+                self.demanded.insert(sequence, demanded);
+            }
             let batch = Batch {
                 origin: self.node,
                 boot: self.boot,

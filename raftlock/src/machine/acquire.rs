@@ -14,9 +14,7 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        if let Some(reply) = session.answer_to(ask.request)
-            && !flaw::active(Flaw::NoDedup)
-        {
+        if let Some(reply) = session.answer_to(ask.request) {
             return reply;
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {

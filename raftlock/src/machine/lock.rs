@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::flaw::{self, Flaw};
-
 use super::{Mode, RequestId, SessionId, Token};
 
 /// One grant.
@@ -63,7 +61,6 @@ impl Lock {
             return false;
         }
         match mode {
-            Mode::Exclusive if flaw::active(Flaw::AdmitSecond) => self.holders.len() < 2,
             Mode::Exclusive => self.holders.is_empty(),
             Mode::Shared => self
                 .holders

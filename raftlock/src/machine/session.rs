@@ -31,6 +31,9 @@ pub struct Session {
 impl Session {
     /// The answer that this request got before.
     pub(super) fn answer_to(&self, request: RequestId) -> Option<Reply> {
+        if flaw::active(Flaw::NoDedup) {
+            return None;
+        }
         self.answered
             .iter()
             .rev()
@@ -106,7 +109,7 @@ impl Machine {
             .into_iter()
             .map(|(token, name)| (name, token))
             .collect();
-        for (name, token) in lost.iter().filter(|_| !flaw::active(Flaw::KeepOnExpiry)) {
+        for (name, token) in &lost {
             self.drop_holder(name, *token, why == Ended::Expired, effects);
             touched.push(Arc::clone(name));
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::flaw::{self, Flaw};
+
 use super::{Lock, Machine, Name, Session, SessionId, Token};
 
 /// Everything a replica needs to go on from here.
@@ -64,7 +66,9 @@ impl Machine {
             machine.waiting += lock.queue.len() as u64;
             machine.locks.insert(name, lock);
         }
-        machine.sessions.extend(image.sessions);
+        if !flaw::active(Flaw::SnapshotWithoutSessions) {
+            machine.sessions.extend(image.sessions);
+        }
         machine.share_names();
         Ok(machine)
     }

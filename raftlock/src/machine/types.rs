@@ -101,6 +101,16 @@ pub enum Op {
     Lead { term: u64 },
 }
 
+impl Op {
+    /// Does the leader propose it by itself because a time has passed? All of these may be applied twice.
+    pub fn is_demanded_by_time(&self) -> bool {
+        matches!(
+            self,
+            Op::Expire { .. } | Op::Cancel { .. } | Op::EndDelay { .. }
+        )
+    }
+}
+
 /// Why an operation changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {

@@ -60,6 +60,8 @@ pub struct NodeSetup {
     pub heartbeat: Duration,
     /// Bytes of log after which a group takes a snapshot.
     pub snapshot_bytes: usize,
+    /// Entries kept when a snapshot covers them, for followers that are a little behind.
+    pub keep_entries: u64,
     /// The node's directory.
     pub dir: Arc<dyn Dir>,
     /// Its log.
@@ -294,8 +296,8 @@ fn raft_config(setup: &NodeSetup) -> Result<Config, String> {
         election_timeout_max: beat * 5,
         max_payload_entries: 32,
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 200,
-        purge_batch_size: 64,
+        max_in_snapshot_log_to_keep: setup.keep_entries,
+        purge_batch_size: (setup.keep_entries / 3).max(1),
         install_snapshot_timeout: 5_000,
         enable_pre_vote: Some(true),
         // A restarted leader must win an election: a new term is a new epoch, and every session starts a full TTL.
@@ -305,7 +307,7 @@ fn raft_config(setup: &NodeSetup) -> Result<Config, String> {
     config.validate().map_err(|error| error.to_string())
 }
 
-/// Takes snapshots by the size of the log and tells when the group has stopped.
+/// Takes snapshots by the size of the log and tells when the group has stopped, also by a panic.
 async fn keep_house(
     group: u32,
     raft: Raft,
@@ -313,13 +315,19 @@ async fn keep_house(
     snapshot_bytes: usize,
     failed: watch::Sender<Option<String>>,
 ) {
+    let mut metrics = raft.server_metrics();
+    let mut over = std::pin::pin!(async move { while metrics.changed().await.is_ok() {} });
     loop {
-        sleep(Duration::from_millis(250)).await;
+        let ended = timeout(Duration::from_millis(250), &mut over).await.is_ok();
         let running = raft.metrics().borrow_watched().running_state.clone();
-        if let Err(error) = running {
-            failed.send_if_modified(|why| {
-                let first = why.is_none();
-                why.get_or_insert_with(|| format!("group {group} stopped: {error}"));
+        if ended || running.is_err() {
+            let why = running.map_or_else(
+                |error| error.to_string(),
+                |()| "it ended without a reason".to_owned(),
+            );
+            failed.send_if_modified(|told| {
+                let first = told.is_none();
+                told.get_or_insert_with(|| format!("group {group} stopped: {why}"));
                 first
             });
             return;

@@ -62,7 +62,7 @@ impl Client {
         }
         let lock = format!("lock-{}", below(LOCKS));
         let wait_ms = if calm {
-            4000
+            [800, 3000][below(2) as usize]
         } else {
             [0, 300, 2500][below(3) as usize]
         };

@@ -42,7 +42,7 @@ fn facts(shape: &Shape) -> Facts {
         "lease": { "ttl_ms": TTL_MS },
         "mode": shape.mode,
         "permits": shape.permits,
-        "allow": { "freed_factor": 2.5, "recovery_ms": 4000, "min_grants": 1 },
+        "allow": { "freed_factor": 2.0, "recovery_ms": 4000, "min_grants": 1 },
     });
     Facts::parse(&text.to_string()).unwrap_or_default()
 }

@@ -41,7 +41,7 @@ const CLIENT_PORT: u16 = 70;
 const PEER_PORT: u16 = 71;
 /// Simulated time with faults, and afterwards without.
 const FAULTS: Duration = Duration::from_secs(8);
-const CALM: Duration = Duration::from_secs(5);
+const CALM: Duration = Duration::from_secs(6);
 
 /// What a run's locks are like.
 #[derive(Debug, Clone, Copy)]
@@ -114,12 +114,12 @@ async fn simulate(shape: Shape, rng: &mut SmallRng) {
     nemesis.run(start + FAULTS).await;
     phase("faults-end");
     let _ = calm.send_replace(true);
-    sleep(CALM / 3).await;
+    sleep(CALM / 6).await;
     phase("healed");
-    for _ in 0..2 {
-        nemesis.kill_client();
-        sleep(CALM / 3).await;
-    }
+    nemesis.kill_client();
+    sleep(CALM / 6).await;
+    nemesis.kill_client();
+    sleep(CALM * 2 / 3).await;
     phase("end");
     world.end();
 }

@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use tokio::time::{Instant, sleep_until};
 
 use super::record::{self, map, word};
+use super::session::TTL_MS;
 use super::world::{FIRST_CLIENT, World};
 use super::{CLIENTS, REPLICAS, net};
 
@@ -92,7 +93,7 @@ pub struct Nemesis<'a> {
     usual: net::Shape,
 }
 
-const KINDS: u32 = 11;
+const KINDS: u32 = 12;
 
 impl<'a> Nemesis<'a> {
     /// Draws which kinds of fault the run has.
@@ -177,6 +178,7 @@ impl<'a> Nemesis<'a> {
             }),
             8 => Fault::Stall(one, Duration::from_millis(self.rng.random_range(20..1500))),
             9 => Fault::BreakDisk(one),
+            10 => Fault::KillClient(client),
             _ => Fault::Wall(one, self.rng.random_range(-100_000..100_000)),
         };
         let taken = fault.replicas();
@@ -191,6 +193,8 @@ impl<'a> Nemesis<'a> {
     fn inflict(&mut self, fault: Fault) {
         self.count += 1;
         let length = match self.rng.random_range(0..4) {
+            // Until its session surely has run out.
+            _ if matches!(fault, Fault::KillClient(_)) => 4 * TTL_MS,
             0 => self.rng.random_range(20..300),
             3 => self.rng.random_range(2000..4500),
             _ => self.rng.random_range(300..2500),

@@ -38,7 +38,7 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
     let dir: Arc<dyn Dir> = Arc::new(setup.disk.clone());
     // Small segments, so that runs roll and drop them.
     let options = WalOptions {
-        segment_bytes: 12 << 10,
+        segment_bytes: 6 << 10,
         sync: !flaw::active(Flaw::SkipSync),
     };
     let (wal, records) = Wal::open(Arc::clone(&dir), options)?;
@@ -55,7 +55,8 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         groups: 1,
         heartbeat: Duration::from_millis(80),
         // Small, so that snapshots are taken, installed and recovered from.
-        snapshot_bytes: 6 << 10,
+        snapshot_bytes: 2 << 10,
+        keep_entries: 12,
         dir,
         flusher,
         records,

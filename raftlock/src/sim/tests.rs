@@ -71,3 +71,34 @@ fn a_seed_gives_the_same_history() {
         );
     }
 }
+
+/// Seeds within which a seeded bug must show.
+const FLAW_SEEDS: u64 = 100;
+
+fn is_found(flaw: Flaw) {
+    let found = (1..=number("FENCEPOST_FLAW_SEEDS", FLAW_SEEDS))
+        .find_map(|seed| Some((seed, Run::of(seed, Some(flaw)).judge().err()?)));
+    match found {
+        Some((seed, broken)) => println!("{flaw:?}: seed {seed}: {broken}"),
+        None => panic!("{flaw:?} was not found: the simulation does not look there"),
+    }
+}
+
+macro_rules! found {
+    ($($test:ident: $flaw:ident,)*) => {
+        $(#[test] fn $test() { is_found(Flaw::$flaw); })*
+    };
+}
+
+found! {
+    flaw_skip_sync: SkipSync,
+    flaw_forget_vote: ForgetVote,
+    flaw_keepalive_without_quorum: KeepaliveWithoutQuorum,
+    flaw_no_extension: NoExtension,
+    flaw_token_from_memory: TokenFromMemory,
+    flaw_release_by_anyone: ReleaseByAnyone,
+    flaw_grant_to_dead: GrantToDead,
+    flaw_clock_in_apply: ClockInApply,
+    flaw_no_dedup: NoDedup,
+    flaw_snapshot_without_sessions: SnapshotWithoutSessions,
+}
