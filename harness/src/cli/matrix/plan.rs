@@ -82,7 +82,7 @@ fn columns(args: &Args) -> Result<Vec<Row>, String> {
     for system in &systems {
         let fitting = COLUMNS
             .iter()
-            .filter(|(w, _)| wanted(w) && (!CLUSTER.contains(w) || is_cluster(system)));
+            .filter(|(w, _)| wanted(w) && suits(w, system));
         rows.extend(fitting.map(|(w, s)| (system.clone(), (*w).into(), (*s).into())));
     }
     Ok(rows)
@@ -145,6 +145,13 @@ fn known(what: &str, names: &[&str], words: &[String]) -> Result<(), String> {
     }
 }
 
+/// Whether a column has a meaning for a service as it comes by default.
+fn suits(word: &str, system: &str) -> bool {
+    // Redlock's masters do not know of each other.
+    let leaderless = system == "redlock";
+    !(CLUSTER.contains(&word) && !is_cluster(system) || word == "leader" && leaderless)
+}
+
 /// Whether a service as it comes by default can lose one of its servers.
 fn is_cluster(name: &str) -> bool {
     let made = system::open(name, system::Params::new());
@@ -177,9 +184,15 @@ mod tests {
 
     #[test]
     fn columns_that_need_several_servers_are_left_out_for_one() {
-        let all = planned("--systems postgres,etcd --faults none,leader").unwrap();
+        let all = planned("--systems postgres,etcd,redlock --faults none,leader").unwrap();
         let runs: Vec<String> = all.iter().map(Cell::run).collect();
-        assert_eq!(runs, ["postgres-none-1", "etcd-none-1", "etcd-leader-1"]);
+        let wanted = [
+            "postgres-none-1",
+            "etcd-none-1",
+            "etcd-leader-1",
+            "redlock-none-1",
+        ];
+        assert_eq!(runs, wanted);
     }
 
     #[test]
