@@ -109,13 +109,19 @@ impl Holds {
         }
     }
 
-    /// Choices inside whose hold another one begins.
+    /// Choices inside whose hold another one begins, or a ghost lies.
     fn crossed(&self) -> Set<usize> {
-        let mut starts: Vec<u64> = self.holds.iter().map(|h| h.start).collect();
-        starts.sort_unstable();
+        let holds = self.holds.iter().map(|h| (h.start, h.start));
+        let ghosts = self.ghosts.iter().map(|g| (g.from, g.to));
+        let mut all: Vec<(u64, u64)> = holds.chain(ghosts).collect();
+        all.sort_unstable();
+        // Of those that begin at or after each: the first to be over.
+        for i in (1..all.len()).rev() {
+            all[i - 1].1 = all[i - 1].1.min(all[i].1);
+        }
         let inside = |h: &&Hold| {
-            let next = starts.partition_point(|&s| s <= h.start);
-            starts.get(next).is_some_and(|&s| s < h.end)
+            let next = all.partition_point(|s| s.0 <= h.start);
+            all.get(next).is_some_and(|s| s.1 < h.end)
         };
         let chosen = |h: &Hold| h.release.filter(|r| self.choices.contains(r));
         let crossed = self.holds.iter().filter(inside);
@@ -130,22 +136,26 @@ pub(crate) fn decide(
     judge: impl Fn(&mut Holds) -> Fast,
 ) -> Fast {
     let mut cut = Set::default();
-    loop {
+    for round in 0.. {
         let mut found = match read(ops, rules, &cut) {
             Ok(found) => found,
             Err(verdict) => return verdict,
         };
-        let again = match cut.is_empty() {
-            true => found.crossed(),
-            false => Set::default(),
+        let crossed = match found.choices.is_empty() || round == ROUNDS {
+            true => Set::default(),
+            false => found.crossed(),
         };
         let verdict = judge(&mut found);
         match found.settle(ops, verdict) {
-            Fast::Declined(CUT) if !again.is_empty() => cut = again,
+            Fast::Declined(CUT) if !crossed.is_subset(&cut) => cut.extend(crossed),
             settled => return settled,
         }
     }
+    Fast::Declined(CUT)
 }
+
+/// Readings tried after the first, each with more holds cut.
+const ROUNDS: u32 = 8;
 
 /// How sessions are read.
 #[derive(Clone, Copy, Debug)]
