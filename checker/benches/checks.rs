@@ -31,7 +31,7 @@ fn lock(operations: u64) -> Vec<Event> {
         ..Habits::default()
     };
     let mut clients = LockClients::new(FencedMutex { leased: false }, habits, 10);
-    of_lock(&history(&mut clients, shape(operations, 2), &mut Rng(1))).collect()
+    of_lock(&history(&mut clients, shape(operations, 0), &mut Rng(1))).collect()
 }
 
 fn register(operations: u64, mix: Mix) -> Vec<Event> {

@@ -38,7 +38,7 @@ impl std::str::FromStr for Engine {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub engine: Engine,
-    /// Wall-clock limit. Leave it `None` where a verdict must repeat exactly.
+    /// Wall-clock limit, of which reading may take half. Leave it `None` where a verdict must repeat exactly.
     pub limit: Option<Duration>,
     /// Bytes that the search may hold at once.
     pub memory: u64,
@@ -121,6 +121,9 @@ impl Report {
 pub enum CheckError {
     #[error("malformed history at event index {index}: {what}")]
     Malformed { index: u64, what: String },
+    /// Not returned by the checks: they answer `unknown`.
+    #[error("half of the time limit passed while the history was being read")]
+    Late,
     #[error("no model named `{0}`: use one of {names}", names = crate::kind::NAMES.join(", "))]
     UnknownModel(String),
     #[error(

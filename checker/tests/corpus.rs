@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fencepost_checker::judge::judge;
 use fencepost_checker::verdict::Outcome as RunOutcome;
-use fencepost_checker::{CheckError, Options, Outcome, Report, check_history};
+use fencepost_checker::{CheckError, Engine, Options, Outcome, Report, check_history};
 use fencepost_history::pairs::pairs;
 use fencepost_history::{History, ReadError, Value, read_path};
 
@@ -27,7 +27,25 @@ fn check(name: &str, model: &str) -> Result<Report, CheckError> {
         max_states: Some(1_000_000),
         ..Options::default()
     };
-    check_history(&read(name), model, initial.as_ref(), &options)
+    let auto = check_history(&read(name), model, initial.as_ref(), &options);
+    let both = Options {
+        engine: Engine::Both,
+        ..options
+    };
+    let again = check_history(&read(name), model, initial.as_ref(), &both);
+    match (&auto, &again) {
+        (Ok(a), Ok(b)) => assert_eq!(kind(&a.outcome), kind(&b.outcome), "{name}"),
+        _ => assert_eq!(auto.as_ref().err(), again.as_ref().err(), "{name}"),
+    }
+    auto
+}
+
+fn kind(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Linearizable => "linearizable",
+        Outcome::Violated(_) => "violated",
+        Outcome::Unknown(_) => "unknown",
+    }
 }
 
 #[track_caller]
@@ -97,17 +115,19 @@ fn b05_unknown_acquires_at_the_tail() {
 #[test]
 fn b07_a_stopped_search_says_how_far_it_got() {
     let options = Options {
-        engine: fencepost_checker::Engine::Search,
+        engine: Engine::Search,
         max_states: Some(1),
         ..Options::default()
     };
     let h = read("b08-one-owner-many-times");
     let report = check_history(&h, "reentrant-fenced:raise", None, &options).unwrap();
-    match report.outcome {
-        Outcome::Unknown(spent) => assert!(!spent.reason.is_empty()),
-        Outcome::Linearizable => {}
-        other => panic!("{other:?}"),
-    }
+    let Outcome::Unknown(spent) = report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert!(
+        spent.reason.contains("states") && spent.prefix.is_some(),
+        "{spent:?}"
+    );
 }
 
 #[test]
@@ -115,6 +135,7 @@ fn b08_one_owner_many_times() {
     linearizable("b08-one-owner-many-times", "reentrant-fenced:raise");
     linearizable("b08-one-owner-many-times", "reentrant:60");
     violated("b08-one-owner-many-times", "reentrant:59");
+    violated("b08-one-owner-many-times", "fenced-mutex");
 }
 
 #[test]
@@ -185,6 +206,15 @@ fn b36_a_model_that_does_not_fit_is_refused() {
 #[test]
 fn b37_keys_with_many_infos_do_not_stop_the_rest() {
     violated("b37-keys-with-many-infos", "fenced-mutex");
+}
+
+#[test]
+fn the_first_operation_is_illegal_and_explained() {
+    let Outcome::Violated(why) = check("first-illegal", "kv").unwrap().outcome else {
+        panic!("nobody put what was read");
+    };
+    assert_eq!(why.evidence, [0, 1]);
+    assert_eq!(why.story.len(), 2);
 }
 
 #[test]

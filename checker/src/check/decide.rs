@@ -146,3 +146,53 @@ impl<M: Model> Task<'_, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::tell::Locks;
+    use crate::models::lock::{Answer, LockCall, LockOp};
+    use crate::models::locks::Counting;
+
+    /// Two grants with no release between, under an engine and a near-linear checker that says what it is told to.
+    fn decide(engine: Engine, says: Fast) -> Result<Decided, Disagreement> {
+        let op = |call, ret| Timed {
+            call,
+            ret,
+            process: call,
+            op: LockOp {
+                fence: None,
+                owner: 0,
+                weight: 1,
+                call: LockCall::Acquire,
+                answer: Answer::Yes,
+            },
+        };
+        let options = Options {
+            engine,
+            ..Options::default()
+        };
+        Task {
+            model: &Counting { permits: 1 },
+            ops: &[op(0, 1), op(2, 3)],
+            fast: Some(&|_: &[Timed<LockOp>]| says.clone()),
+            tell: &Locks(vec![String::new()]),
+            options: &options,
+            started: Instant::now(),
+        }
+        .decide()
+    }
+
+    #[test]
+    fn engines_that_disagree_are_an_error() {
+        let (fast, search) = decide(Engine::Both, Fast::Linearizable).expect_err("they disagree");
+        assert_eq!(fast, "linearizable");
+        assert!(search.starts_with("violated"), "{search}");
+        let alone = decide(Engine::Auto, Fast::Linearizable).map(|d| d.by);
+        assert_eq!(alone, Ok("fast"));
+        let agreed = decide(Engine::Both, Fast::violated("x", "two holds", vec![0, 1]));
+        assert_eq!(agreed.map(|d| d.by), Ok("both"));
+        let declined = decide(Engine::Both, Fast::Declined("why not"));
+        assert_eq!(declined.map(|d| d.by), Ok("search"));
+    }
+}

@@ -130,6 +130,25 @@ impl Job<'_> {
         }
     }
 
+    /// The time was up before the history was read.
+    pub fn late(&self) -> Report {
+        let spent = Spent {
+            reason: CheckError::Late.to_string(),
+            millis: self.started.elapsed().as_millis() as u64,
+            ..Spent::default()
+        };
+        Report {
+            outcome: Outcome::Unknown(spent),
+            model: self.name.to_string(),
+            decided_by: "none",
+            operations: 0,
+            unknown: 0,
+            keys: 0,
+            notes: Vec::new(),
+            millis: 0.0,
+        }
+    }
+
     fn bad_initial(&self, value: &Value) -> CheckError {
         CheckError::BadInitial(show(value), self.name.to_string())
     }
@@ -141,7 +160,16 @@ impl Job<'_> {
         partition: bool,
     ) -> Result<Paired<F>, CheckError> {
         let mut pairing = Pairing::new(family, partition);
-        feed(&mut |event, stamp| pairing.push(event, stamp))?;
+        // A near-linear checker takes about as long as reading.
+        let limit = self.options.limit.map(|l| self.started + l / 2);
+        let mut fed = 0u32;
+        feed(&mut |event, stamp| {
+            fed = fed.wrapping_add(1);
+            if fed.is_multiple_of(4096) && limit.is_some_and(|l| Instant::now() >= l) {
+                return Err(CheckError::Late);
+            }
+            pairing.push(event, stamp)
+        })?;
         let parts = pairing.finish();
         if parts.is_empty() && !pairing.unfit.is_empty() {
             let seen: Vec<String> = pairing.unfit.into_iter().collect();

@@ -184,7 +184,10 @@ fn run(
         started,
         index: &index,
     };
-    let mut report = job.run(kind, feed, initial.unwrap_or(&Value::Null))?;
+    let mut report = match job.run(kind, feed, initial.unwrap_or(&Value::Null)) {
+        Err(CheckError::Late) => job.late(),
+        other => other?,
+    };
     report.millis = started.elapsed().as_secs_f64() * 1e3;
     Ok(report)
 }

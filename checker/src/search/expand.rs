@@ -1,7 +1,5 @@
 //! From one return to the next: the frontier after it.
 
-use std::time::Instant;
-
 use rayon::prelude::*;
 
 use super::config::{Config, has};
@@ -12,6 +10,9 @@ use super::{Bounds, Stop};
 
 /// From this layer size on, a layer is expanded on all cores.
 const PARALLEL: usize = 2048;
+
+/// Bytes of configurations above which those that are through are pruned at once.
+const MANY: usize = 4 << 20;
 
 /// How much of a frontier is kept.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl Expander<'_> {
         if self.explored > self.bounds.max_states {
             return Err(Stop::States);
         }
-        if self.bounds.deadline.is_some_and(|d| Instant::now() >= d) {
+        if self.bounds.late() {
             return Err(Stop::Time);
         }
         let bytes = self.tables.bytes() + (held * (3 * size_of::<Config<W>>() + 16)) as u64;
@@ -106,7 +107,7 @@ impl Expander<'_> {
             while !layer.is_empty() {
                 let made = self.expand(&layer, around, false, result.len() + visits)?;
                 layer.clear();
-                self.sort_out(made, target, &mut visited, &mut result, &mut layer);
+                self.sort_out(made, target, &mut visited, &mut result, &mut layer)?;
                 visits += layer.len();
                 if visits > width.visits && !result.is_empty() && !layer.is_empty() {
                     narrowed = true;
@@ -128,7 +129,7 @@ impl Expander<'_> {
             }
             let made = self.expand(&reached, around, true, result.len() + visits)?;
             layer.clear();
-            self.sort_out(made, target, &mut visited, &mut result, &mut layer);
+            self.sort_out(made, target, &mut visited, &mut result, &mut layer)?;
             visits += layer.len();
         }
         self.charge::<W>(1, result.len() + visits)?;
@@ -146,17 +147,22 @@ impl Expander<'_> {
         visited: &mut Visited<W>,
         result: &mut Vec<Config<W>>,
         layer: &mut Vec<Config<W>>,
-    ) {
-        for c in made {
+    ) -> Result<(), Stop> {
+        let many = MANY / size_of::<Config<W>>();
+        for (n, c) in made.into_iter().enumerate() {
+            if n % 16 == 15 && self.bounds.late() {
+                return Err(Stop::Time);
+            }
             if has(&c.done, target) {
                 result.push(c.forget(target));
             } else if visited.insert(&c, &self.tables.used) {
                 layer.push(c);
             }
         }
-        if result.len() > 1 << 16 {
+        if result.len() > many {
             *result = frontier::prune(std::mem::take(result), &self.tables.used);
         }
+        Ok(())
     }
 
     /// All successors of a layer, by known operations or by optional ones.
@@ -175,7 +181,9 @@ impl Expander<'_> {
             return self.expand_parallel(layer, around, offers, held);
         }
         let mut out = Vec::new();
-        for chunk in layer.chunks(256) {
+        // One configuration may have thousands of successors, each with a large state.
+        let each = if around.wide() { 1 } else { 64 };
+        for chunk in layer.chunks(each) {
             for c in chunk {
                 let mut live = Live(&mut self.tables);
                 if offers {
@@ -201,10 +209,14 @@ impl Expander<'_> {
         let mut all = Vec::new();
         for part in layer.chunks(16 * PARALLEL) {
             loop {
-                let tables = &self.tables;
+                let (tables, bounds) = (&self.tables, &self.bounds);
                 let run = |chunk: &[Config<W>]| {
                     let (mut out, mut seen) = (Vec::new(), Seen::new(tables));
                     for c in chunk {
+                        // Too late to be used; noticed below.
+                        if bounds.late() {
+                            break;
+                        }
                         if offers {
                             optional(&mut seen, around, c, &mut out)
                         } else {
@@ -218,7 +230,7 @@ impl Expander<'_> {
                     done.iter().flat_map(|d| d.1.iter().copied()).collect();
                 let mut sets: Vec<(u32, u32)> =
                     done.iter().flat_map(|d| d.2.iter().copied()).collect();
-                if steps.is_empty() && sets.is_empty() {
+                if steps.is_empty() && sets.is_empty() && !bounds.late() {
                     all.extend(done.into_iter().flat_map(|d| d.0));
                     break;
                 }
@@ -226,7 +238,10 @@ impl Expander<'_> {
                     list.sort_unstable();
                     list.dedup();
                 }
-                self.tables.fill(&steps);
+                for some in steps.chunks(1024) {
+                    self.tables.fill(some);
+                    self.charge::<W>(0, held + layer.len() + all.len())?;
+                }
                 for (set, class) in sets {
                     self.tables.used.add(set, class);
                 }

@@ -61,11 +61,18 @@ impl Bounds {
         Bounds {
             deadline: options
                 .limit
-                .map(|l| started + l.saturating_sub(Duration::from_millis(20).min(l / 10))),
+                .map(|l| started + l.saturating_sub(Duration::from_millis(60).min(l / 10))),
             memory: options.memory,
             max_states: options.max_states.unwrap_or(u64::MAX),
             parallel: options.parallel,
         }
+    }
+}
+
+impl Bounds {
+    /// Whether the time is up.
+    pub fn late(&self) -> bool {
+        self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 }
 

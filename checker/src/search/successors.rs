@@ -63,6 +63,11 @@ impl<const W: usize> Around<W> {
         !self.ahead.is_empty()
     }
 
+    /// Whether a configuration can have very many successors.
+    pub fn wide(&self) -> bool {
+        self.pending.len() + self.offers.len() > 64
+    }
+
     pub fn has_offers(&self) -> bool {
         !self.offers.is_empty()
     }
