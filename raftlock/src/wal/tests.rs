@@ -136,3 +136,80 @@ fn flip(path: &Path, offset: u64) {
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 0xFF], offset).unwrap();
 }
+
+/// A disk whose syncs fail once it is told to.
+struct Failing(RealDir, Arc<std::sync::atomic::AtomicBool>);
+
+struct FailingFile(Box<dyn LogFile>, Arc<std::sync::atomic::AtomicBool>);
+
+impl LogFile for FailingFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        if self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(std::io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.0.sync()
+    }
+}
+
+impl Dir for Failing {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn read(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        self.0.read(name)
+    }
+
+    fn open(&self, name: &str, size: u64) -> std::io::Result<Box<dyn LogFile>> {
+        let file = self.0.open(name, size)?;
+        Ok(Box::new(FailingFile(file, Arc::clone(&self.1))))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.replace(name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.0.remove(name)
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged_and_the_node_is_told_once() {
+    let temporary = tempfile::tempdir().unwrap();
+    let failing = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let dir = Failing(
+        RealDir::open(temporary.path()).unwrap(),
+        Arc::clone(&failing),
+    );
+    let (wal, _) = Wal::open(Arc::new(dir), WalOptions::default()).unwrap();
+    let (told, failures) = std::sync::mpsc::channel();
+    let (flusher, _ended) =
+        Flusher::start(wal, move |error| told.send(error.to_string()).unwrap()).unwrap();
+    let write = |index| {
+        let (tx, rx) = std::sync::mpsc::channel();
+        flusher.submit(Job {
+            records: vec![entry(index)],
+            done: Box::new(move |result| tx.send(result).unwrap()),
+        });
+        rx.recv().unwrap()
+    };
+    write(1).unwrap();
+    assert_eq!(flusher.stats().sequence(), 1);
+    failing.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(write(2).unwrap_err().contains("sync"));
+    // The disk is well again, but what it holds is unknown.
+    failing.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(write(3).unwrap_err().contains("failed earlier"));
+    assert_eq!(
+        flusher.stats().sequence(),
+        1,
+        "nothing after the failure counts as durable"
+    );
+    assert!(failures.recv().unwrap().contains("the replica must stop"));
+    assert!(failures.try_recv().is_err(), "told once");
+}
