@@ -61,7 +61,7 @@ pub fn hash_value(v: &Value, h: &mut impl Hasher) {
     }
 }
 
-/// As [`hash_value`], finished.
+/// As `hash_value`, finished.
 pub fn value_hash(v: &Value) -> u64 {
     let mut h = foldhash::fast::FixedState::default().build_hasher();
     hash_value(v, &mut h);

@@ -1,7 +1,7 @@
 //! What every check needs to know at each event: open operations, grants and how long they are
 //! certain, what workers surely believe, and which faults are in force.
 //!
-//! Memory is bounded by what is open, and for each key by the last [`PAST`] grants that ended: a grant
+//! Memory is bounded by what is open, and for each key by the last `PAST` grants that ended: a grant
 //! that is forgotten is never evidence against anybody.
 
 mod faults;
