@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use raftlock_client::{AcquireOptions, Api, Outcome, Retry};
 
@@ -90,10 +91,11 @@ struct Book {
 }
 
 /// One client: takes and gives back its lock as long as the test runs, and writes down what was acknowledged.
-async fn client(api: Api, name: String, book: Arc<Mutex<Book>>, until: Instant) {
+async fn client(api: Api, name: String, book: Arc<Mutex<Book>>, over: Arc<AtomicBool>) {
     let mut session = None;
     let mut request = 1;
-    while Instant::now() < until {
+    let over = || over.load(Ordering::Relaxed);
+    while !over() {
         let Some(id) = session.clone() else {
             session = api
                 .create_session(60_000, &name, Some(&name))
@@ -116,7 +118,7 @@ async fn client(api: Api, name: String, book: Arc<Mutex<Book>>, until: Instant) 
                 Outcome::DefiniteFail(error) if error.code == "busy" => {
                     panic!("{name} is held by nobody else")
                 }
-                Outcome::DefiniteFail(_) | Outcome::Unknown(_) if Instant::now() > until => return,
+                Outcome::DefiniteFail(_) | Outcome::Unknown(_) if over() => return,
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         };
@@ -142,7 +144,7 @@ async fn client(api: Api, name: String, book: Arc<Mutex<Book>>, until: Instant) 
                 Outcome::DefiniteFail(error) if error.code == "not_held" => {
                     panic!("{name}: an acknowledged grant is gone")
                 }
-                _ if Instant::now() > until => return,
+                _ if over() => return,
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
@@ -152,7 +154,7 @@ async fn client(api: Api, name: String, book: Arc<Mutex<Book>>, until: Instant) 
 async fn kill_all_rounds(rounds: u32) {
     let mut replicas = Replicas::start(3);
     let book = Arc::new(Mutex::new(Book::default()));
-    let until = Instant::now() + Duration::from_secs(u64::from(rounds) * 3 + 4);
+    let over = Arc::new(AtomicBool::new(false));
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..6 {
         let api = Api::new(&replicas.listen, Duration::from_secs(1)).unwrap();
@@ -160,7 +162,7 @@ async fn kill_all_rounds(rounds: u32) {
             api,
             format!("crash/{number}"),
             Arc::clone(&book),
-            until,
+            Arc::clone(&over),
         ));
     }
     for _ in 0..rounds {
@@ -170,6 +172,8 @@ async fn kill_all_rounds(rounds: u32) {
             replicas.children[at] = Some(replicas.spawn(at));
         }
     }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    over.store(true, Ordering::Relaxed);
     while let Some(done) = clients.join_next().await {
         done.unwrap();
     }

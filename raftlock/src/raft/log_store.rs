@@ -14,6 +14,7 @@ use openraft::{LogState, OptionalSend, RaftLogReader};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use super::snapshot::Covered;
 use super::{Entry, LogId, Types, Vote};
 use crate::flaw::{self, Flaw};
 use crate::wal::{Flusher, Job, Record, RecordKind};
@@ -52,12 +53,20 @@ impl State {
 pub struct LogStore {
     group: u32,
     flusher: Flusher,
+    covered: Covered,
     state: Arc<Mutex<State>>,
 }
 
 impl LogStore {
-    /// Rebuilds the group's log from all records of the node's log, in order of writing.
-    pub fn recover(group: u32, flusher: Flusher, records: &[Record]) -> io::Result<Self> {
+    /// Rebuilds the group's log from all records of the node's log, in order of writing. `snapshot` is the last entry
+    /// that the snapshot on disk covers.
+    pub fn recover(
+        group: u32,
+        flusher: Flusher,
+        records: &[Record],
+        covered: Covered,
+        snapshot: Option<LogId>,
+    ) -> io::Result<Self> {
         let mut state = State::default();
         for record in records.iter().filter(|record| record.group == group) {
             match record.kind {
@@ -73,9 +82,26 @@ impl LogStore {
                 RecordKind::Committed => {}
             }
         }
+        if state.purged > snapshot {
+            return Err(io::Error::other(format!(
+                "the log begins after {:?}, the snapshot ends at {snapshot:?}; wipe this replica and add it anew, or restore a backup",
+                state.purged
+            )));
+        }
+        // A snapshot was received, and the process ended before the log was purged to it.
+        if let Some(last) = snapshot
+            && state.purged < snapshot
+            && state
+                .entries
+                .get(&last.index)
+                .is_none_or(|(entry, _)| entry.log_id != last)
+        {
+            state.purge(last);
+        }
         Ok(LogStore {
             group,
             flusher,
+            covered,
             state: Arc::new(Mutex::new(state)),
         })
     }
@@ -203,6 +229,11 @@ impl RaftLogStorage<Types> for LogStore {
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         let record = self.record(RecordKind::Purge, upto.index, encode(&upto)?);
         self.state().purge(upto);
+        // openraft purges while a received snapshot is still being written. Were the purge on disk before it, a crash
+        // would leave neither. Until then the log on disk keeps more than it needs.
+        if !self.covered.has(upto.index) {
+            return Ok(());
+        }
         self.write(record).await
     }
 }

@@ -122,8 +122,14 @@ impl Node {
             let file = SnapshotFile::new(Arc::clone(&setup.dir), group);
             let (machine, meta) = state_machine::recover(&file, group, setup.beginning.as_ref())
                 .map_err(recovering)?;
-            let log = LogStore::recover(group, setup.flusher.clone(), &setup.records)
-                .map_err(recovering)?;
+            let log = LogStore::recover(
+                group,
+                setup.flusher.clone(),
+                &setup.records,
+                file.covered(),
+                meta.last_log_id,
+            )
+            .map_err(recovering)?;
             let shared = Shared::new(machine);
             let (applier, events) = Applier::new(Arc::clone(&shared), id, boot);
             let machine = StateMachine::new(Arc::clone(&shared), applier, file, meta);

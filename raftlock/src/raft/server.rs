@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncWriteExt, ReadHalf};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, unconstrained};
 use tokio::time::timeout;
 
 use super::peers::PeerBook;
@@ -137,8 +137,9 @@ async fn handle(
                     Ok(tell) => { answer((id, tell)); continue }
                     Err(step) => Box::pin(run(raft, step).map(move |tell| (id, tell))),
                 };
-                // Polled once here, so that appends reach the group in the order in which they came.
-                match futures_util::poll!(&mut job) {
+                // Polled once here, so that appends reach the group in the order in which they came; without tokio's budget,
+                // which could end this poll before the request is handed over, and let later ones pass it.
+                match futures_util::poll!(unconstrained(&mut job)) {
                     std::task::Poll::Ready(done) => answer(done),
                     std::task::Poll::Pending => running.push(job),
                 }

@@ -3,7 +3,8 @@
 //! File: magic (8 bytes), CRC-32 of the rest (4), length of the meta data (4), meta data, machine. Little endian.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Snapshot, SnapshotMeta};
 use crate::wal::Dir;
@@ -16,6 +17,24 @@ const HEAD: usize = 16;
 pub struct SnapshotFile {
     dir: Arc<dyn Dir>,
     name: String,
+    covered: Covered,
+    saving: Arc<Mutex<()>>,
+}
+
+/// The first log index that the snapshot on disk does not cover; 0 without one.
+#[derive(Clone, Default)]
+pub struct Covered(Arc<AtomicU64>);
+
+impl Covered {
+    /// Is the entry at `index` in the snapshot on disk?
+    pub fn has(&self, index: u64) -> bool {
+        index < self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, meta: &SnapshotMeta) {
+        let next = meta.last_log_id.map_or(0, |last| last.index + 1);
+        self.0.store(next, Ordering::Release);
+    }
 }
 
 impl SnapshotFile {
@@ -24,11 +43,27 @@ impl SnapshotFile {
         SnapshotFile {
             dir,
             name: format!("snapshot-{group}.bin"),
+            covered: Covered::default(),
+            saving: Arc::default(),
         }
     }
 
-    /// Replaces the snapshot; durable when this returns.
+    /// How far the snapshot on disk goes, as it changes.
+    pub fn covered(&self) -> Covered {
+        self.covered.clone()
+    }
+
+    /// Replaces the snapshot; durable when this returns. One that goes less far than the one on disk changes nothing: it
+    /// was begun before that one was received.
     pub fn save(&self, meta: &SnapshotMeta, machine: &[u8]) -> io::Result<()> {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        if meta
+            .last_log_id
+            .is_some_and(|last| self.covered.has(last.index + 1))
+        {
+            return Ok(());
+        }
+        let covered = meta;
         let meta = postcard::to_stdvec(meta).map_err(io::Error::other)?;
         let mut bytes = Vec::with_capacity(HEAD + meta.len() + machine.len());
         bytes.extend_from_slice(MAGIC);
@@ -38,7 +73,9 @@ impl SnapshotFile {
         bytes.extend_from_slice(machine);
         let crc = crc32fast::hash(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        self.dir.replace(&self.name, &bytes)
+        self.dir.replace(&self.name, &bytes)?;
+        self.covered.set(covered);
+        Ok(())
     }
 
     /// Must everything run on the one thread of a simulation?
@@ -53,12 +90,14 @@ impl SnapshotFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        parse(&bytes).map(Some).ok_or_else(|| {
+        let snapshot = parse(&bytes).ok_or_else(|| {
             let name = &self.name;
             io::Error::other(format!(
                 "{name} is damaged; wipe this replica and add it anew, or restore a backup"
             ))
-        })
+        })?;
+        self.covered.set(&snapshot.meta);
+        Ok(Some(snapshot))
     }
 }
 
