@@ -73,7 +73,10 @@ async fn million(cluster: &mut Cluster) -> anyhow::Result<Value> {
     let begun = Instant::now();
     let opening = (0..SESSIONS).map(|number| {
         let group = number % leaders.len();
-        let (stream, lock) = (streams[group].clone(), name_in(&map, group as u32, "s"));
+        let (stream, lock) = (
+            streams[group].clone(),
+            name_in(&map, group as u32, "million/s"),
+        );
         async move {
             let opened = stream.create_session(60_000, "bench", &lock).await;
             Ok::<_, anyhow::Error>((group, opened.result()?.session))
@@ -182,7 +185,7 @@ async fn keepalive_cost(
 
 /// A session with 50 locks and a TTL of 2 s falls silent: ms until all are free, counted from its last request.
 async fn expiry(stream: &Stream, map: &BucketMap) -> anyhow::Result<u64> {
-    let lock = name_in(map, 0, "expiry");
+    let lock = name_in(map, 0, "expiry/own");
     let session = stream
         .create_session(2_000, "bench", &lock)
         .await
