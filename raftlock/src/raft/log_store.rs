@@ -227,13 +227,14 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
+        // Were the purge on disk and the snapshot not, a crash would leave neither.
+        if !self.covered.has(upto.index) {
+            return Err(io::Error::other(format!(
+                "the log is to be purged up to {upto}, which no snapshot on disk covers; stop this replica and report this"
+            )));
+        }
         let record = self.record(RecordKind::Purge, upto.index, encode(&upto)?);
         self.state().purge(upto);
-        // openraft purges while a received snapshot is still being written. Were the purge on disk before it, a crash
-        // would leave neither. Until then the log on disk keeps more than it needs.
-        if !self.covered.has(upto.index) {
-            return Ok(());
-        }
         self.write(record).await
     }
 }

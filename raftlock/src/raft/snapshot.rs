@@ -25,6 +25,11 @@ pub struct SnapshotFile {
 #[derive(Clone, Default)]
 pub struct Covered(Arc<AtomicU64>);
 
+/// The first log index that a snapshot does not cover.
+fn next(meta: &SnapshotMeta) -> u64 {
+    meta.last_log_id.map_or(0, |last| last.index + 1)
+}
+
 impl Covered {
     /// Is the entry at `index` in the snapshot on disk?
     pub fn has(&self, index: u64) -> bool {
@@ -32,8 +37,7 @@ impl Covered {
     }
 
     fn set(&self, meta: &SnapshotMeta) {
-        let next = meta.last_log_id.map_or(0, |last| last.index + 1);
-        self.0.store(next, Ordering::Release);
+        self.0.store(next(meta), Ordering::Release);
     }
 }
 
@@ -57,10 +61,7 @@ impl SnapshotFile {
     /// was begun before that one was received.
     pub fn save(&self, meta: &SnapshotMeta, machine: &[u8]) -> io::Result<()> {
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        if meta
-            .last_log_id
-            .is_some_and(|last| self.covered.has(last.index + 1))
-        {
+        if self.covered.has(next(meta)) {
             return Ok(());
         }
         let covered = meta;
@@ -119,8 +120,28 @@ fn parse(bytes: &[u8]) -> Option<Snapshot> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::LogId;
     use super::*;
     use crate::wal::RealDir;
+
+    #[test]
+    fn one_that_goes_less_far_changes_nothing() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir: Arc<dyn Dir> = Arc::new(RealDir::open(temporary.path()).unwrap());
+        let file = SnapshotFile::new(Arc::clone(&dir), 0);
+        let at = |index: Option<u64>| SnapshotMeta {
+            last_log_id: index.map(|index| LogId::new_term_index(3, index)),
+            ..SnapshotMeta::default()
+        };
+        file.save(&at(None), b"nothing").unwrap();
+        file.save(&at(Some(67)), b"received").unwrap();
+        for older in [None, Some(0), Some(66)] {
+            file.save(&at(older), b"begun before").unwrap();
+            assert_eq!(*file.load().unwrap().unwrap().snapshot, b"received");
+        }
+        file.save(&at(Some(68)), b"later").unwrap();
+        assert_eq!(*file.load().unwrap().unwrap().snapshot, b"later");
+    }
 
     #[test]
     fn saved_loaded_and_refused_when_damaged() {

@@ -6,6 +6,7 @@ mod etcd;
 mod http;
 mod kill;
 mod load;
+mod redis;
 mod scenario;
 mod stream;
 mod zookeeper;
