@@ -150,7 +150,12 @@ impl Session {
             host::sleep_until(host::now() + Duration::from_millis(20)).await;
             return Told::No("no_connection".to_owned());
         }
+        let turns = self.wire.turns();
         while host::now() < until {
+            // A keepalive may have found that another replica leads.
+            if self.wire.turns() != turns {
+                return Told::Unknown;
+            }
             let seen = |value: &Value| {
                 if value["id"] == line && value.get("queued").is_some() {
                     queued();
@@ -210,9 +215,6 @@ impl Session {
         }
         if pinging && host::now() >= self.next_ping {
             self.send_ping().await;
-        }
-        if want.is_some() && !self.wire.is_open() {
-            return Pumped::Broken;
         }
         Pumped::Nothing
     }

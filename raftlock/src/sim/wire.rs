@@ -20,23 +20,29 @@ struct Open {
 pub struct Wire {
     open: Option<Open>,
     node: u64,
+    turns: u64,
 }
 
 impl Wire {
     /// Not connected; begins with this replica.
     pub fn new(node: u64) -> Self {
-        Wire { open: None, node }
+        Wire {
+            open: None,
+            node,
+            turns: 0,
+        }
     }
 
-    /// Is there a connection?
-    pub fn is_open(&self) -> bool {
-        self.open.is_some()
+    /// Connections left so far: what was asked on one of them is not answered any more.
+    pub fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// Leaves this replica for another.
     pub fn turn_to(&mut self, node: u64) {
         self.open = None;
         self.node = node;
+        self.turns += 1;
     }
 
     /// Leaves this replica for the next.

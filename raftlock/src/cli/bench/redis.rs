@@ -97,7 +97,7 @@ impl Caller for RedisCaller {
         let taken: Option<String> = redis::cmd("SET")
             .arg(&self.lock)
             .arg(&self.owner)
-            .args(["NX", "PX", "60000"])
+            .arg(&["NX", "PX", "60000"])
             .query_async(&mut self.connection)
             .await?;
         ensure!(taken.is_some(), "{} is held by another", self.lock);
