@@ -18,3 +18,8 @@ pub use event::{Event, EventType, Process};
 pub use read::{History, Reader, Record, read_bytes, read_path};
 pub use value::Value;
 pub use write::Writer;
+
+/// The README's example, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

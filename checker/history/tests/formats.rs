@@ -57,6 +57,14 @@ fn edn_errors_name_the_line_and_torn_ends_are_tolerated() {
 }
 
 #[test]
+fn edn_that_is_no_text_is_malformed_by_line() {
+    let mut bytes = b"{:type :invoke, :f :read}\n{:type :ok, :f \"".to_vec();
+    bytes.push(0xff);
+    let e = read_bytes(bytes).unwrap_err();
+    assert_eq!(e.line(), Some(2), "{e}");
+}
+
+#[test]
 fn a_json_array_reads_too() {
     let h = read_bytes(
         r#"[{"index":0,"process":0,"type":"invoke","f":"read","value":null},

@@ -1,6 +1,7 @@
 //! Events of a Jepsen `history.edn`: a vector or list of maps, or one map a line.
 
 use super::source::Source;
+use super::stream::Stop;
 use crate::edn::{Edn, EdnBad};
 use crate::intern::Interner;
 use crate::raw::{RawEvent, RawProcess, text_of, type_of};
@@ -23,19 +24,16 @@ pub(crate) enum Next {
 }
 
 impl EdnEvents {
-    pub fn new(mut source: Source) -> std::io::Result<EdnEvents> {
+    pub fn new(mut source: Source) -> Result<EdnEvents, Stop> {
         let mut bytes = Vec::new();
         match std::io::Read::read_to_end(&mut source, &mut bytes) {
-            Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => return Err(e),
+            Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => return Err(Stop::Io(e)),
             _ => {}
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let good = e.utf8_error().valid_up_to();
             let line = e.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() + 1;
-            std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                format!("line {line}: not UTF-8"),
-            )
+            Stop::Read(ReadError::malformed(line as u64, "not UTF-8"))
         })?;
         Ok(EdnEvents {
             edn: Edn::new(text),

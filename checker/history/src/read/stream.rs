@@ -54,6 +54,7 @@ impl Reader {
     fn over(source: io::Result<Source>, path: String) -> Result<Reader, ReadError> {
         let events = source
             .and_then(|s| source::peek(s, HEAD))
+            .map_err(Stop::Io)
             .and_then(|(head, s)| {
                 Ok(match source::format_of(&head) {
                     Format::Jsonl => Events::Jsonl(Lines::new(s), EventParser::default()),
@@ -61,10 +62,7 @@ impl Reader {
                     Format::Edn => Events::Edn(EdnEvents::new(s)?),
                 })
             })
-            .map_err(|source| ReadError::Io {
-                path: path.clone(),
-                source,
-            })?;
+            .map_err(|stop| stop.at(&path))?;
         Ok(Reader {
             path,
             events,
@@ -112,11 +110,7 @@ impl Reader {
                 self.order.place(raw, line, &mut self.warnings).map(Some)
             }
             Ok(None) => Ok(None),
-            Err(Stop::Read(e)) => Err(e),
-            Err(Stop::Io(source)) => Err(ReadError::Io {
-                path: self.path.clone(),
-                source,
-            }),
+            Err(stop) => Err(stop.at(&self.path)),
         }
     }
 
@@ -162,9 +156,21 @@ impl Iterator for Reader {
     }
 }
 
-enum Stop {
+pub(super) enum Stop {
     Io(io::Error),
     Read(ReadError),
+}
+
+impl Stop {
+    fn at(self, path: &str) -> ReadError {
+        match self {
+            Stop::Read(e) => e,
+            Stop::Io(source) => ReadError::Io {
+                path: path.to_owned(),
+                source,
+            },
+        }
+    }
 }
 
 type Raw = Result<Option<(RawEvent, u64)>, Stop>;
