@@ -48,7 +48,7 @@ impl Make {
         mut self,
         operations: u64,
         width: usize,
-        mut op: impl FnMut(&mut Rng) -> (&'static str, Value, EventType, Value),
+        op: &dyn Fn(&mut Rng) -> Op,
         last: (&str, Value),
     ) -> Vec<Event> {
         let mut open = Vec::new();
@@ -82,178 +82,183 @@ fn text(n: usize) -> Value {
     Value::Str("x".repeat(n).into())
 }
 
-fn cases() -> Vec<(&'static str, &'static str, Engine, Vec<Event>)> {
-    use EventType::{Info, Ok};
-    let queue = |r: &mut Rng| match r.percent(50) {
-        true => ("enqueue", int(r.below(1000)), Ok, Value::Null),
-        false => ("dequeue", Value::Null, Info, Value::Null),
+/// A call, its value, how it ends, and its answer.
+type Op = (&'static str, Value, EventType, Value);
+
+struct Case {
+    name: &'static str,
+    model: &'static str,
+    engine: Engine,
+    events: Vec<Event>,
+}
+
+/// `operations` calls, `width` of them pending at any time, then one with an answer that nothing explains.
+fn case(
+    name: &'static str,
+    model: &'static str,
+    (operations, width): (u64, usize),
+    op: &dyn Fn(&mut Rng) -> Op,
+    last: (&str, Value),
+) -> Case {
+    Case {
+        name,
+        model,
+        engine: Engine::Auto,
+        events: Make::new().pending(operations, width, op, last),
+    }
+}
+
+fn either(r: &mut Rng, percent: u64) -> EventType {
+    if r.percent(percent) {
+        EventType::Ok
+    } else {
+        EventType::Info
+    }
+}
+
+fn queue(r: &mut Rng) -> Op {
+    match r.percent(50) {
+        true => ("enqueue", int(r.below(1000)), EventType::Ok, Value::Null),
+        false => ("dequeue", Value::Null, EventType::Info, Value::Null),
+    }
+}
+
+fn write(r: &mut Rng) -> Op {
+    let v = int(r.below(3));
+    if r.percent(60) {
+        return ("write", v, EventType::Ok, Value::Null);
+    }
+    let pair = Value::List(vec![v, int(r.below(3))]);
+    ("cas", pair.clone(), either(r, 50), pair)
+}
+
+fn long(r: &mut Rng) -> Op {
+    let v = text(20_000 + r.below(9) as usize);
+    ("append", v, EventType::Ok, Value::Null)
+}
+
+fn append(r: &mut Rng) -> Op {
+    let v = Value::Str(format!("{},", r.below(50)).into());
+    ("append", v, either(r, 80), Value::Null)
+}
+
+fn add(r: &mut Rng) -> Op {
+    ("add", int(r.below(5000)), EventType::Info, Value::Null)
+}
+
+fn lock(r: &mut Rng) -> Op {
+    match r.percent(50) {
+        true => ("acquire", Value::Null, either(r, 60), Value::Null),
+        false => ("release", Value::Null, EventType::Info, Value::Null),
+    }
+}
+
+fn txn(r: &mut Rng) -> Op {
+    let mut one = || {
+        let (register, value) = (int(r.below(6)), int(r.below(9)));
+        Value::List(vec![Value::Str("w".into()), register, value])
     };
-    let write = |r: &mut Rng| {
-        let v = int(r.below(3));
-        match r.percent(60) {
-            true => ("write", v, Ok, Value::Null),
-            false => {
-                let pair = Value::List(vec![v, int(r.below(3))]);
-                (
-                    "cas",
-                    pair.clone(),
-                    if r.percent(50) { Ok } else { Info },
-                    pair,
-                )
-            }
-        }
+    let all = Value::List(vec![one(), one(), one()]);
+    ("txn", all.clone(), EventType::Ok, all)
+}
+
+fn distinct(r: &mut Rng) -> Op {
+    let v = int(r.bits() >> 1);
+    ("write", v, EventType::Ok, Value::Null)
+}
+
+fn cases() -> Vec<Case> {
+    let by_search = |case: Case| Case {
+        engine: Engine::Search,
+        ..case
     };
-    let long = |r: &mut Rng| {
-        (
-            "append",
-            text(20_000 + r.below(9) as usize),
-            Ok,
-            Value::Null,
-        )
-    };
-    let append = |r: &mut Rng| {
-        let v = Value::Str(format!("{},", r.below(50)).into());
-        (
-            "append",
-            v,
-            if r.percent(80) { Ok } else { Info },
-            Value::Null,
-        )
-    };
-    let add = |r: &mut Rng| ("add", int(r.below(5000)), Info, Value::Null);
-    let lock = |r: &mut Rng| match r.percent(50) {
-        true => (
-            "acquire",
-            Value::Null,
-            if r.percent(60) { Ok } else { Info },
-            Value::Null,
-        ),
-        false => ("release", Value::Null, Info, Value::Null),
-    };
-    let txn = |r: &mut Rng| {
-        let one = |f: &str, k: u64, v: Value| Value::List(vec![Value::Str(f.into()), int(k), v]);
-        let ops = (0..3)
-            .map(|_| one("w", r.below(6), int(r.below(9))))
-            .collect();
-        let list = Value::List(ops);
-        ("txn", list.clone(), Ok, list)
-    };
-    let bad_txn = Value::List(vec![Value::List(vec![
-        Value::Str("r".into()),
-        int(1),
-        int(77),
-    ])]);
-    let mut seen = 0;
-    let distinct = move |_: &mut Rng| {
-        seen += 1;
-        ("write", int(seen), Ok, Value::Null)
-    };
-    let (auto, search) = (Engine::Auto, Engine::Search);
+    let never = || ("dequeue", int(9999));
+    let nine = || ("read", int(9));
+    let short = || ("get", text(5));
+    let missing = ("read", Value::List(vec![int(9999)]));
+    let read = Value::List(vec![Value::Str("r".into()), int(1), int(77)]);
+    let read = ("txn", Value::List(vec![read]));
+    let held = ("held", Value::Bool(true));
+    let old = || ("read", int(0));
+    let many = (1_500_000, 10);
     vec![
-        (
-            "queue, 24 pending",
-            "queue",
-            auto,
-            Make::new().pending(400, 24, queue, ("dequeue", int(9999))),
-        ),
-        (
+        case("queue, 24 pending", "queue", (400, 24), &queue, never()),
+        case(
             "queue, 2000 pending",
             "queue",
-            auto,
-            Make::new().pending(9000, 2000, queue, ("dequeue", int(9999))),
+            (9000, 2000),
+            &queue,
+            never(),
         ),
-        (
+        case(
             "cas, 60 pending",
             "cas-register",
-            auto,
-            Make::new().pending(9000, 60, write, ("read", int(9))),
+            (9000, 60),
+            &write,
+            nine(),
         ),
-        (
+        case(
             "cas, 3000 pending",
             "cas-register",
-            auto,
-            Make::new().pending(40_000, 3000, write, ("read", int(9))),
+            (40_000, 3000),
+            &write,
+            nine(),
         ),
-        (
-            "appends of 20 kB",
-            "kv",
-            auto,
-            Make::new().pending(3000, 30, long, ("get", text(5))),
-        ),
-        (
-            "appends, 200 pending",
-            "kv",
-            auto,
-            Make::new().pending(5000, 200, append, ("get", text(5))),
-        ),
-        (
+        case("appends of 20 kB", "kv", (3000, 30), &long, short()),
+        case("appends, 200 pending", "kv", (5000, 200), &append, short()),
+        case(
             "appends, one of many",
             "kv",
-            auto,
-            Make::new().pending(200_000, 10, append, ("get", text(5))),
+            (200_000, 10),
+            &append,
+            short(),
         ),
-        (
-            "set, all unknown",
-            "set",
-            auto,
-            Make::new().pending(5000, 100, add, ("read", Value::List(vec![int(9999)]))),
-        ),
-        (
-            "mutex by search",
-            "mutex",
-            search,
-            Make::new().pending(4000, 300, lock, ("held", Value::Bool(true))),
-        ),
-        (
-            "transactions",
-            "multi-register",
-            auto,
-            Make::new().pending(4000, 40, txn, ("txn", bad_txn)),
-        ),
-        (
-            "3 million writes",
-            "register",
-            auto,
-            Make::new().pending(1_500_000, 10, distinct, ("read", int(0))),
-        ),
-        (
+        case("set, all unknown", "set", (5000, 100), &add, missing),
+        by_search(case("mutex by search", "mutex", (4000, 300), &lock, held)),
+        case("transactions", "multi-register", (4000, 40), &txn, read),
+        case("3 million writes", "register", many, &distinct, old()),
+        by_search(case(
             "the same by search",
             "register",
-            search,
-            Make::new().pending(1_500_000, 10, distinct, ("read", int(0))),
-        ),
+            many,
+            &distinct,
+            old(),
+        )),
     ]
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut worst: f64 = 0.0;
-    for (name, model, engine, events) in cases() {
+    let (mut worst, mut by) = (0.0, "");
+    for case in cases() {
         let options = Options {
-            engine,
+            engine: case.engine,
             limit: Some(Duration::from_secs(1)),
             ..Options::default()
         };
+        let initial = int(0);
+        let initial = case.model.ends_with("register").then_some(&initial);
         let started = Instant::now();
-        let answer = match check_events(
-            &events,
-            model,
-            Some(&int(0)).filter(|_| model.ends_with("register")),
-            &options,
-        ) {
+        let answer = match check_events(&case.events, case.model, initial, &options) {
             Ok(report) => match report.outcome {
                 Outcome::Linearizable => "linearizable".to_owned(),
                 Outcome::Violated(_) => "violated".to_owned(),
-                Outcome::Unknown(s) => format!("unknown: {}, {} states", s.reason, s.states),
+                Outcome::Unknown(s) => {
+                    let mb = s.bytes >> 20;
+                    format!("unknown: {}, {} states, {mb} MB", s.reason, s.states)
+                }
             },
             Err(e) => e.to_string(),
         };
         let took = started.elapsed().as_secs_f64();
-        worst = worst.max(took);
+        if took > worst {
+            (worst, by) = (took, case.name);
+        }
         println!(
-            "{name:<22} {:>8} events  {took:>6.3} s  {answer}",
-            events.len()
+            "{:<22} {:>8} events  {took:>6.3} s  {answer}",
+            case.name,
+            case.events.len()
         );
     }
-    println!("longest {worst:.3} s");
+    println!("longest: {worst:.3} s, {by}");
     Ok(())
 }

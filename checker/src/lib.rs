@@ -25,3 +25,8 @@ pub use kind::ModelKind;
 pub use model::Model;
 pub use ops::{NEVER, Timed};
 pub use options::{CheckError, Engine, Options, Outcome, Report, Spent};
+
+/// The README's example, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -119,8 +119,13 @@ impl Report {
 /// Why a history could not be checked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CheckError {
-    #[error("malformed history at event index {index}: {what}")]
-    Malformed { index: u64, what: String },
+    #[error("{place}: {what}", place = place(.line, .index))]
+    Malformed {
+        index: u64,
+        /// Line of the file, where the events were read from one.
+        line: Option<u64>,
+        what: String,
+    },
     /// Not returned by the checks: they answer `unknown`.
     #[error("half of the time limit passed while the history was being read")]
     Late,
@@ -140,4 +145,11 @@ pub enum CheckError {
         fast: String,
         search: String,
     },
+}
+
+fn place(line: &Option<u64>, index: &u64) -> String {
+    match line {
+        Some(line) => format!("line {line} (index {index})"),
+        None => format!("malformed history at event index {index}"),
+    }
 }

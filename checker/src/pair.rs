@@ -29,6 +29,8 @@ pub(crate) trait Family {
 pub(crate) struct Keyed<O> {
     pub key: Option<Arc<str>>,
     pub ops: Vec<Timed<O>>,
+    /// Some operation did not fail.
+    pub did: bool,
 }
 
 struct Open<O> {
@@ -49,11 +51,15 @@ pub(crate) struct Pairing<F: Family> {
     last: (Option<u64>, Option<u64>),
     pub unfit: std::collections::BTreeSet<String>,
     pub unknown: u64,
+    /// Keys at which every operation failed. That says nothing: the lock may have been held from before the
+    /// history began.
+    pub silent: u64,
 }
 
 fn bad<T>(index: u64, what: impl Into<String>) -> Result<T, CheckError> {
     Err(CheckError::Malformed {
         index,
+        line: None,
         what: what.into(),
     })
 }
@@ -70,6 +76,7 @@ impl<F: Family> Pairing<F> {
             last: (None, None),
             unfit: Default::default(),
             unknown: 0,
+            silent: 0,
         }
     }
 
@@ -110,6 +117,7 @@ impl<F: Family> Pairing<F> {
         self.parts.push(Keyed {
             key: key.cloned(),
             ops: Vec::new(),
+            did: false,
         });
         i
     }
@@ -180,6 +188,7 @@ impl<F: Family> Pairing<F> {
             self.retired.insert(process);
         }
         let Some(mut op) = open.op else { return Ok(()) };
+        self.parts[open.key].did |= event.kind != EventType::Fail;
         let keep = match self.family.complete(&mut op, event) {
             Ok(k) => k,
             Err(what) => return bad(event.index, what),
@@ -220,6 +229,7 @@ impl<F: Family> Pairing<F> {
         open.sort_by_key(|(_, o)| o.call);
         for (process, o) in open {
             if let Some(op) = o.op {
+                self.parts[o.key].did = true;
                 self.add(
                     o.key,
                     Timed {
@@ -232,6 +242,10 @@ impl<F: Family> Pairing<F> {
             }
         }
         for part in &mut self.parts {
+            if !part.did && !part.ops.is_empty() {
+                part.ops.clear();
+                self.silent += 1;
+            }
             part.ops.sort_unstable_by_key(|o| o.call);
         }
         std::mem::take(&mut self.parts)

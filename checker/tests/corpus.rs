@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use fencepost_checker::judge::judge;
 use fencepost_checker::verdict::Outcome as RunOutcome;
-use fencepost_checker::{CheckError, Engine, Options, Outcome, Report, check_history};
+use fencepost_checker::{
+    CheckError, Engine, Options, Outcome, Report, check_history, check_records,
+};
 use fencepost_history::pairs::pairs;
-use fencepost_history::{History, ReadError, Value, read_path};
+use fencepost_history::{History, ReadError, Reader, Value, read_path};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -146,6 +148,22 @@ fn b09_b21_b22_malformed_by_line() {
     malformed("b22-other-f", 2);
 }
 
+/// Streamed, as the command reads it, the line is named too.
+#[test]
+fn b09_the_line_is_named_while_streaming() {
+    for (name, line) in [("b09-lone-ok", 5), ("b22-other-f", 2), ("b21-two-open", 2)] {
+        let records = Reader::open(&path(name)).unwrap().map(Result::unwrap);
+        let e = check_records(records, "fenced-mutex", None, &Options::default()).unwrap_err();
+        assert!(
+            e.to_string().starts_with(&format!("line {line} ")),
+            "{name}: {e}"
+        );
+        let e = check_history(&read(name), "fenced-mutex", None, &Options::default());
+        let e = e.unwrap_err().to_string();
+        assert!(e.starts_with(&format!("line {line} ")), "{name}: {e}");
+    }
+}
+
 #[test]
 fn b11_b16_order() {
     for name in ["b11-no-index", "b11-null-index"] {
@@ -173,6 +191,24 @@ fn b13_nothing_to_say_is_never_a_pass() {
         fs::copy(path(name), dir.path().join("history.jsonl")).unwrap();
         let v = judge(dir.path()).unwrap();
         assert_eq!(v.outcome, RunOutcome::Unknown, "{name}: {}", v.reason);
+    }
+}
+
+/// The lock may have been held from before: a busy is evidence only beside something that happened.
+#[test]
+fn b13_all_fail_says_nothing_to_a_model() {
+    for model in [
+        "mutex",
+        "owner-mutex",
+        "fenced-mutex",
+        "shared",
+        "reentrant",
+    ] {
+        for name in ["b13-all-fail", "b13-empty", "b13-faults-only"] {
+            let report = check(name, model).unwrap();
+            assert!(report.is_vacuous(), "{name} as {model}: {report:?}");
+            assert!(!report.notes.is_empty(), "{name} as {model}");
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use crate::explain::tell::Tell;
+use crate::explain::tell::{Tell, TellState};
+use crate::explain::window::Stuck;
 use crate::explain::{Evidence, window};
 use crate::fast::{Fast, Finding};
 use crate::model::Model;
@@ -34,6 +35,7 @@ pub(crate) struct Task<'a, M: Model> {
     pub ops: &'a [Timed<M::Op>],
     pub fast: Option<FastFn<'a, M::Op>>,
     pub tell: &'a dyn Tell<M::Op>,
+    pub states: &'a dyn TellState<M::State>,
     pub options: &'a Options,
     pub started: Instant,
 }
@@ -101,12 +103,12 @@ impl<M: Model> Task<'_, M> {
                 memory: 256 << 20,
                 ..self.bounds()
             };
-            if let Found::Stuck { op, cut } =
+            if let Found::Stuck { ops, cut } =
                 search::run(self.model, self.ops, &[self.model.initial()], bounds).found
             {
                 return Evidence {
                     summary: f.summary,
-                    ..window::evidence(self.model, self.ops, op, cut, self.tell)
+                    ..self.window(&ops, cut)
                 };
             }
         }
@@ -114,19 +116,31 @@ impl<M: Model> Task<'_, M> {
             class: f.class,
             summary: f.summary,
             ops: f.ops,
+            from: None,
             start: Vec::new(),
             cycle: f.cycle,
             stuck: None,
         }
     }
 
+    fn window(&self, ops: &[usize], cut: Option<(u64, Vec<M::State>)>) -> Evidence {
+        let found = Stuck { ops, cut };
+        let deadline = self.bounds().deadline;
+        window::evidence(
+            self.model,
+            self.ops,
+            &found,
+            deadline,
+            self.tell,
+            self.states,
+        )
+    }
+
     fn search(&self) -> Decision {
         let searched = search::run(self.model, self.ops, &[self.model.initial()], self.bounds());
         match searched.found {
             Found::Linearizable => Decision::Linearizable,
-            Found::Stuck { op, cut } => {
-                Decision::Violated(window::evidence(self.model, self.ops, op, cut, self.tell))
-            }
+            Found::Stuck { ops, cut } => Decision::Violated(self.window(&ops, cut)),
             Found::Stopped { stop, prefix } => {
                 let reason = match stop {
                     Stop::Time => "the time limit was reached",
@@ -177,6 +191,7 @@ mod tests {
             ops: &[op(0, 1), op(2, 3)],
             fast: Some(&|_: &[Timed<LockOp>]| says.clone()),
             tell: &Locks(vec![String::new()]),
+            states: &Locks(Vec::new()),
             options: &options,
             started: Instant::now(),
         }

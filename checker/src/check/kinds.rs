@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::Feed;
 use super::decide::{Decided, Decision, FastFn, Task};
-use crate::explain::tell::{Elements, Locks, Registers, Strings, Tell, Txns};
+use crate::explain::tell::{Elements, Locks, Registers, Strings, Tell, TellState, Txns};
 use crate::explain::{self};
 use crate::fast::{cores, counting, fenced, fenced_register, reentrant, zones};
 use crate::kind::ModelKind;
@@ -33,6 +33,12 @@ impl<O: std::fmt::Debug> Tell<O> for Debugged {
     }
     fn answer(&self, _: &O) -> String {
         "returned".into()
+    }
+}
+
+impl<S: std::fmt::Debug> TellState<S> for Debugged {
+    fn state(&self, state: &S) -> serde_json::Value {
+        format!("{state:?}").into()
     }
 }
 
@@ -68,6 +74,7 @@ struct Paired<F: Family> {
     family: F,
     parts: Vec<Keyed<F::Op>>,
     unknown: u64,
+    notes: Vec<String>,
 }
 
 type Run = Result<Report, CheckError>;
@@ -96,7 +103,7 @@ impl Job<'_> {
                     values: p.family.values,
                     registers: p.family.registers,
                 };
-                self.judge(&model, &p.parts, None, &tell, p.unknown, Vec::new())
+                self.judge(&model, &p.parts, None, &tell, p.unknown, p.notes)
             }
             ModelKind::Queue => {
                 let mut family = QueueFamily::default();
@@ -109,7 +116,7 @@ impl Job<'_> {
                     None,
                     &Elements(p.family.values),
                     p.unknown,
-                    Vec::new(),
+                    p.notes,
                 )
             }
             ModelKind::Set => {
@@ -123,7 +130,7 @@ impl Job<'_> {
                     None,
                     &Elements(p.family.values),
                     p.unknown,
-                    Vec::new(),
+                    p.notes,
                 )
             }
             _ => self.lock(kind, feed),
@@ -178,10 +185,13 @@ impl Job<'_> {
                 seen: seen.join(", "),
             });
         }
+        let silent = pairing.silent;
+        let note = format!("{silent} keys, at which every operation failed, say nothing");
         Ok(Paired {
             family: pairing.family,
             parts,
             unknown: pairing.unknown,
+            notes: Some(note).filter(|_| silent > 0).into_iter().collect(),
         })
     }
 
@@ -207,7 +217,7 @@ impl Job<'_> {
         };
         let p = self.pair(LockFamily::new(view), feed, self.options.partition)?;
         let tell = Locks(p.family.names());
-        let mut notes = Vec::new();
+        let mut notes = p.notes;
         if !view.owners {
             notes.push("the model knows no owner: a grant that an unknown release can explain is no violation to it".to_string());
         } else if p.family.ownerless > 0 {
@@ -305,7 +315,7 @@ impl Job<'_> {
             raise,
         };
         let mut p = self.pair(RegFamily::new(view, initial), feed, self.options.partition)?;
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut p.notes);
         for part in &mut p.parts {
             p.family.drop_empty_answers(&mut part.ops, &mut notes);
         }
@@ -344,30 +354,31 @@ impl Job<'_> {
             text(initial)
         };
         let p = self.pair(KvFamily::new(single), feed, single)?;
+        let tell = Strings {
+            keys: p.family.names(),
+            initial: initial.clone(),
+        };
         self.judge(
             &Kv { initial, single },
             &p.parts,
             None,
-            &Strings,
+            &tell,
             p.unknown,
-            Vec::new(),
+            p.notes,
         )
     }
 
     /// Decides every key, on all cores. The first violated key (in order of
     /// first use) is the one reported, whatever finishes first.
-    fn judge<M: Model>(
+    fn judge<M: Model, T: Tell<M::Op> + TellState<M::State>>(
         &self,
         model: &M,
         parts: &[Keyed<M::Op>],
         fast: Option<FastFn<M::Op>>,
-        tell: &dyn Tell<M::Op>,
+        tell: &T,
         unknown: u64,
         notes: Vec<String>,
-    ) -> Run
-    where
-        M::Op: Send + Sync,
-    {
+    ) -> Run {
         let violated = AtomicUsize::new(usize::MAX);
         let (options, started) = (self.options, self.started);
         let one = |i: usize| {
@@ -380,6 +391,7 @@ impl Job<'_> {
                 ops: &part.ops,
                 fast,
                 tell,
+                states: tell,
                 options,
                 started,
             };
@@ -435,5 +447,54 @@ impl Job<'_> {
                 .push("no operation says anything: nothing was checked".to_string());
         }
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fast::Fast;
+    use crate::models::lock::{Answer, LockCall};
+    use crate::options::Engine;
+
+    /// A near-linear checker that passes everything, against a search that finds two grants at once.
+    #[test]
+    fn a_wrong_verdict_is_a_disagreement_and_names_the_key() {
+        let options = Options {
+            engine: Engine::Both,
+            ..Options::default()
+        };
+        let job = Job {
+            name: "mutex",
+            options: &options,
+            started: Instant::now(),
+            index: &|stamp| stamp,
+        };
+        let grant = |call| Timed {
+            call,
+            ret: call + 1,
+            process: call,
+            op: LockOp {
+                fence: None,
+                owner: 0,
+                weight: 1,
+                call: LockCall::Acquire,
+                answer: Answer::Yes,
+            },
+        };
+        let parts = [Keyed {
+            key: Some("k".into()),
+            ops: vec![grant(0), grant(2)],
+            did: true,
+        }];
+        let wrong = |_: &[Timed<LockOp>]| Fast::Linearizable;
+        let model = Counting { permits: 1 };
+        let tell = Locks(Vec::new());
+        let run = job.judge(&model, &parts, Some(&wrong), &tell, 0, Vec::new());
+        let Err(CheckError::Disagreement { key, fast, search }) = &run else {
+            panic!("{run:?}");
+        };
+        assert_eq!((&**key, &**fast), ("k", "linearizable"));
+        assert!(search.starts_with("violated"), "{search}");
     }
 }

@@ -57,6 +57,7 @@ where
                 let what = "is not above the index before it: sort the events by index".to_string();
                 return Err(CheckError::Malformed {
                     index: e.index,
+                    line: None,
                     what,
                 });
             }
@@ -82,7 +83,7 @@ pub fn check_records<I>(
 where
     I: IntoIterator<Item = Record>,
 {
-    let records = records.into_iter().map(|r| (r.event, r.rank));
+    let records = records.into_iter().map(|r| (r.event, r.rank, r.line));
     ranked(records, model, initial, options)
 }
 
@@ -96,11 +97,13 @@ pub fn check_history(
     initial: Option<&Value>,
     options: &Options,
 ) -> Result<Report, CheckError> {
-    let ranked_events = history
-        .events
-        .iter()
-        .enumerate()
-        .map(|(i, e)| (e, history.rank(i)));
+    let ranked_events = history.events.iter().enumerate().map(|(i, e)| {
+        (
+            e,
+            history.rank(i),
+            history.lines.get(i).copied().unwrap_or(0),
+        )
+    });
     ranked(ranked_events, model, initial, options)
 }
 
@@ -127,6 +130,7 @@ pub fn check<M: Model>(history: &[Timed<M::Op>], model: &M, options: &Options) -
         ops: &ops,
         fast: None,
         tell: &tell,
+        states: &tell,
         options,
         started: Instant::now(),
     };
@@ -145,7 +149,7 @@ type Sink<'a> = dyn FnMut(&Event, u64) -> Result<(), CheckError> + 'a;
 type Feed<'a> = Box<dyn FnOnce(&mut Sink) -> Result<(), CheckError> + 'a>;
 
 fn ranked<E: Borrow<Event>>(
-    events: impl Iterator<Item = (E, u64)>,
+    events: impl Iterator<Item = (E, u64, u64)>,
     model: &str,
     initial: Option<&Value>,
     options: &Options,
@@ -157,10 +161,14 @@ fn ranked<E: Borrow<Event>>(
             stream::note(&mut indexes.borrow_mut(), stamp, e.index);
             sink(e, stamp)
         };
-        for (event, rank) in events {
-            stamps.push(event, rank, &mut noted)?;
+        let mut lines = stream::Lines::default();
+        for (event, rank, line) in events {
+            lines.push(event.borrow().index, rank, line);
+            stamps
+                .push(event, rank, &mut noted)
+                .map_err(|e| lines.name(e))?;
         }
-        stamps.flush(&mut noted)
+        stamps.flush(&mut noted).map_err(|e| lines.name(e))
     };
     run(Box::new(feed), model, initial, options, Some(&indexes))
 }

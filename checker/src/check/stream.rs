@@ -30,6 +30,7 @@ impl<E: Borrow<Event>> Stamps<E> {
             let what = "comes before the event above it: sort the history".to_string();
             return Err(CheckError::Malformed {
                 index: event.borrow().index,
+                line: None,
                 what,
             });
         }
@@ -65,6 +66,40 @@ impl<E: Borrow<Event>> Stamps<E> {
             *stamp += 1;
         }
         Ok(())
+    }
+}
+
+/// Lines of the events whose stamps may still be to come.
+#[derive(Default)]
+pub(super) struct Lines {
+    rank: Option<u64>,
+    /// Index and line, of the last two ranks.
+    last: [Vec<(u64, u64)>; 2],
+}
+
+impl Lines {
+    pub fn push(&mut self, index: u64, rank: u64, line: u64) {
+        if self.rank.replace(rank) != Some(rank) {
+            self.last.rotate_left(1);
+            self.last[1].clear();
+        }
+        self.last[1].push((index, line));
+    }
+
+    /// The error, with the line of its event.
+    pub fn name(&self, e: CheckError) -> CheckError {
+        match e {
+            CheckError::Malformed { index, what, .. } => {
+                let line = self
+                    .last
+                    .iter()
+                    .flatten()
+                    .find(|l| l.0 == index)
+                    .map(|l| l.1);
+                CheckError::Malformed { index, line, what }
+            }
+            other => other,
+        }
     }
 }
 

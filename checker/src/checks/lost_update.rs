@@ -5,8 +5,6 @@
 //! unknown one that surely applied) names as its `prev`. At the end the chain through the final value must
 //! have covered them all, so whichever of two branches lost is seen by its tip.
 
-use std::sync::Arc;
-
 use fencepost_history::{Event, EventType, Process, Value, names};
 use hashbrown::HashMap;
 
@@ -22,14 +20,31 @@ pub const ENTRY: Entry = Entry {
     live: Some(|facts| Box::new(LostUpdate::new(facts, false))),
 };
 
-/// Consumed `prev`s of one generation; two are kept. What is forgotten is still found by its tip.
+/// Consumed `prev`s of one generation; two are kept. What is forgotten is still found by its tip, at the end: during a
+/// run fewer are enough, since two updates from one value are mostly close together.
 const CONSUMED: usize = 1 << 19;
+const CONSUMED_LIVE: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Worker(u32),
+    Process(u64),
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Who::Worker(w) => write!(f, "worker {w}"),
+            Who::Process(p) => write!(f, "process {p}"),
+        }
+    }
+}
 
 #[derive(Clone)]
 struct Update {
     invoke: Stamp,
     done: Stamp,
-    who: Arc<str>,
+    who: Who,
     fence: Option<u64>,
 }
 
@@ -86,7 +101,7 @@ impl LostUpdate {
         let update = Update {
             invoke: op.invoke,
             done,
-            who: who(op),
+            who: op.worker.map_or(Who::Process(op.process), Who::Worker),
             fence: op.fence,
         };
         let (value, prev) = (value_hash(&op.value), value_hash(&op.prev));
@@ -94,16 +109,24 @@ impl LostUpdate {
         match self.young.get(&slot).or_else(|| self.old.get(&slot)) {
             Some(first) => self.findings.add(shared(op, first, &update)),
             None => {
-                if self.young.len() >= CONSUMED {
+                let room = if self.to_the_end {
+                    CONSUMED
+                } else {
+                    CONSUMED_LIVE
+                };
+                if self.young.len() >= room {
                     self.old = std::mem::take(&mut self.young);
                 }
                 self.young.insert(slot, update.clone());
             }
         }
+        if !self.to_the_end {
+            return;
+        }
         let register = self.registers.entry(op.key).or_default();
         register.cover(prev);
         let covered = register.afloat.remove(&value).is_some_and(|a| a.covered);
-        if !covered && self.to_the_end {
+        if !covered {
             register.tips.insert(value, update);
         }
     }
@@ -162,13 +185,6 @@ impl Register {
     }
 }
 
-fn who(op: &Op) -> Arc<str> {
-    match op.worker {
-        Some(w) => format!("worker {w}").into(),
-        None => format!("process {}", op.process).into(),
-    }
-}
-
 fn words(u: &Update) -> String {
     u.fence.map(|f| format!(", fence {f}")).unwrap_or_default()
 }
@@ -214,6 +230,7 @@ impl Check for LostUpdate {
         match &cx.seen.what {
             What::Invoked(p) => {
                 if let Some(op) = cx.track.open(*p)
+                    && self.to_the_end
                     && op.f == F::Write
                 {
                     let (value, prev) = (value_hash(&op.value), value_hash(&op.prev));

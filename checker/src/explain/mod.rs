@@ -26,10 +26,15 @@ pub struct Explanation {
     pub evidence: Vec<u64>,
     /// The evidence in words, one event a step, in order of index.
     pub story: Vec<StoryStep>,
-    /// States that the history before the evidence allows, where it does not
-    /// start at the beginning.
+    /// Where the evidence does not start at the beginning of the history: the event after which it starts. No
+    /// known operation was open then, so that what came before matters only by the states that it can have led to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// Those states, unknown operations having taken effect only where an answer needed it (they are part of the
+    /// evidence and may still do so), without those that a read to come rules out. The evidence is illegal from each. A text that is null is any that no
+    /// read to come shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub start: Vec<String>,
+    pub start: Vec<serde_json::Value>,
     /// Where the evidence is a cycle of what must precede what: invocations of
     /// the shortest one, in its order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -52,7 +57,9 @@ pub(crate) struct Evidence {
     pub class: &'static str,
     pub summary: String,
     pub ops: Vec<usize>,
-    pub start: Vec<String>,
+    /// Stamp from which it starts, and the states there.
+    pub from: Option<u64>,
+    pub start: Vec<serde_json::Value>,
     pub cycle: Vec<usize>,
     /// Stamp of the return that nothing explains.
     pub stuck: Option<u64>,
@@ -70,10 +77,8 @@ pub(crate) fn explain<O>(
     at.sort_unstable();
     at.dedup();
     let stamps = at.iter().flat_map(|&i| {
-        [
-            Some(ops[i].call),
-            Some(ops[i].ret).filter(|_| !ops[i].is_optional()),
-        ]
+        let o = &ops[i];
+        [Some(o.call), Some(o.ret).filter(|_| !o.is_optional())]
     });
     let mut list: Vec<u64> = stamps.flatten().map(index).collect();
     list.sort_unstable();
@@ -87,20 +92,19 @@ pub(crate) fn explain<O>(
     let mut story = Vec::new();
     for &i in told {
         let o = &ops[i];
-        let pending = o.is_optional() || last.is_some_and(|l| o.ret > l);
-        let when = if o.is_optional() {
-            ", and nobody learns the outcome"
-        } else if pending {
-            ", not answered by then"
-        } else {
-            ""
+        // Its answer matters all the same: the object must come to give it.
+        let later = last.is_some_and(|l| o.ret > l);
+        let when = match (o.is_optional(), later) {
+            (true, _) => ", and nobody learns the outcome".to_owned(),
+            (_, true) => format!(", answered later: {}", tell.answer(&o.op)),
+            _ => String::new(),
         };
         let text = format!("process {}: {}{when}", o.process, tell.call(&o.op));
         story.push(StoryStep {
             index: index(o.call),
             text,
         });
-        if !pending {
+        if !o.is_optional() && !later {
             let text = format!(
                 "process {}: {} → {}",
                 o.process,
@@ -120,8 +124,21 @@ pub(crate) fn explain<O>(
         key: key.map(str::to_string),
         evidence: list,
         story,
-        start: evidence.start.clone(),
+        from: evidence.from.map(index),
+        start: evidence.start.iter().map(bounded).collect(),
         cycle: evidence.cycle.iter().map(|&i| index(ops[i].call)).collect(),
         prefix: last.map(index),
     }
+}
+
+/// Characters of a state that are told at most.
+const STATE: usize = 4_000;
+
+fn bounded(state: &serde_json::Value) -> serde_json::Value {
+    let text = state.to_string();
+    if text.len() <= STATE {
+        return state.clone();
+    }
+    let head: String = text.chars().take(200).collect();
+    format!("{head}… ({} characters)", text.chars().count()).into()
 }

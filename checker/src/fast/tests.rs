@@ -100,19 +100,29 @@ fn show(ops: &[Timed<LockOp>]) -> String {
     ops.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-const OWNED: Habits = Habits {
-    owners: true,
-    fences: false,
-    named_release: false,
-    weights: 1,
-    heaviest: 0,
-    tries: 0,
-    questions: 0,
-    revocations: 8,
-    again: 0,
-    keep: false,
-    sweeps: 60,
-};
+fn counted(permits: u32, habits: Habits) {
+    let fast = |ops: &[Timed<LockOp>]| counting::check(ops, permits);
+    against_oracle(|| Counting { permits }, habits, fast, 0);
+}
+
+fn owned(capacity: u32, habits: Habits, declined: u64) {
+    let fast = |ops: &[Timed<LockOp>]| cores::check(ops, capacity);
+    against_oracle(|| Owned { capacity }, habits, fast, declined);
+}
+
+fn with_fences(leased: bool, habits: Habits, declined: u64) {
+    let fast = |ops: &[Timed<LockOp>]| fenced::check(ops, leased);
+    let habits = Habits {
+        fences: true,
+        ..habits
+    };
+    against_oracle(|| FencedMutex { leased }, habits, fast, declined);
+}
+
+fn entered_again(limit: u32, habits: Habits) {
+    let fast = |ops: &[Timed<LockOp>]| reentrant::check(ops, limit, reentrant::Fences::None);
+    against_oracle(|| Reentrant { limit }, habits, fast, 40);
+}
 
 #[test]
 fn mutex() {
@@ -120,89 +130,42 @@ fn mutex() {
         owners: false,
         tries: 30,
         questions: 15,
-        ..OWNED
+        ..Habits::owned()
     };
-    against_oracle(
-        || Counting { permits: 1 },
-        habits,
-        |ops| counting::check(ops, 1),
-        0,
-    );
+    counted(1, habits);
 }
 
 #[test]
 fn semaphore() {
     let habits = Habits {
         owners: false,
-        ..OWNED
+        ..Habits::owned()
     };
-    against_oracle(
-        || Counting { permits: 2 },
-        habits,
-        |ops| counting::check(ops, 2),
-        0,
-    );
-    against_oracle(
-        || Counting { permits: 3 },
-        habits,
-        |ops| counting::check(ops, 3),
-        0,
-    );
+    counted(2, habits);
+    counted(3, habits);
 }
 
 #[test]
 fn owner_mutex() {
-    against_oracle(
-        || Owned { capacity: 1 },
-        OWNED,
-        |ops| cores::check(ops, 1),
-        12,
-    );
-}
-
-#[test]
-fn owner_mutex_with_tries() {
+    owned(1, Habits::owned(), 12);
     let habits = Habits {
         tries: 40,
         questions: 10,
-        ..OWNED
+        ..Habits::owned()
     };
-    against_oracle(
-        || Owned { capacity: 1 },
-        habits,
-        |ops| cores::check(ops, 1),
-        30,
-    );
+    owned(1, habits, 30);
 }
 
 #[test]
-fn shared() {
-    let habits = Habits {
-        weights: 2,
-        heaviest: 1000,
-        ..OWNED
-    };
-    against_oracle(
-        || Owned { capacity: 1000 },
-        habits,
-        |ops| cores::check(ops, 1000),
-        16,
-    );
-}
-
-#[test]
-fn weighted() {
-    let habits = Habits {
-        weights: 2,
-        heaviest: 3,
-        ..OWNED
-    };
-    against_oracle(
-        || Owned { capacity: 3 },
-        habits,
-        |ops| cores::check(ops, 3),
-        15,
-    );
+fn shared_and_weighted() {
+    for (capacity, declined) in [(1000, 16), (3, 15)] {
+        let habits = Habits {
+            weights: 2,
+            heaviest: capacity,
+            ..Habits::owned()
+        };
+        owned(capacity, habits, declined);
+    }
 }
 
 #[test]
@@ -210,104 +173,47 @@ fn reentrant_mutex() {
     let habits = Habits {
         again: 35,
         revocations: 3,
-        ..OWNED
+        ..Habits::owned()
     };
-    against_oracle(
-        || Reentrant { limit: 2 },
-        habits,
-        |ops| reentrant::check(ops, 2, reentrant::Fences::None),
-        40,
-    );
+    entered_again(2, habits);
     let habits = Habits {
-        again: 35,
-        revocations: 3,
         tries: 40,
         sweeps: 0,
-        ..OWNED
+        ..habits
     };
-    against_oracle(
-        || Reentrant { limit: 3 },
-        habits,
-        |ops| reentrant::check(ops, 3, reentrant::Fences::None),
-        40,
-    );
+    entered_again(3, habits);
 }
 
 #[test]
 fn fenced_mutex() {
-    let habits = Habits {
-        fences: true,
-        ..OWNED
-    };
-    against_oracle(
-        || FencedMutex { leased: false },
-        habits,
-        |ops| fenced::check(ops, false),
-        11,
-    );
-    let habits = Habits {
-        fences: true,
+    let named = Habits {
         named_release: true,
         revocations: 0,
-        tries: 20,
-        ..OWNED
+        ..Habits::owned()
     };
-    against_oracle(
-        || FencedMutex { leased: false },
-        habits,
-        |ops| fenced::check(ops, false),
-        42,
-    );
-}
-
-#[test]
-fn leased_fenced_mutex() {
-    let habits = Habits {
-        fences: true,
-        ..OWNED
-    };
-    against_oracle(
-        || FencedMutex { leased: true },
-        habits,
-        |ops| fenced::check(ops, true),
-        13,
-    );
-    let habits = Habits {
-        fences: true,
-        named_release: true,
-        revocations: 0,
-        again: 20,
-        ..OWNED
-    };
-    against_oracle(
-        || FencedMutex { leased: true },
-        habits,
-        |ops| fenced::check(ops, true),
-        30,
-    );
+    with_fences(false, Habits::owned(), 11);
+    with_fences(false, Habits { tries: 20, ..named }, 42);
+    with_fences(true, Habits::owned(), 13);
+    with_fences(true, Habits { again: 20, ..named }, 30);
 }
 
 #[test]
 fn reentrant_fenced() {
-    let habits = Habits {
-        fences: true,
-        again: 35,
-        keep: true,
-        revocations: 3,
-        ..OWNED
-    };
-    let keep = |ops: &[Timed<LockOp>]| reentrant::check(ops, u32::MAX, reentrant::Fences::Keep);
-    against_oracle(|| ReentrantFenced { raise: false }, habits, keep, 40);
-    let raise = |ops: &[Timed<LockOp>]| reentrant::check(ops, u32::MAX, reentrant::Fences::Raise);
-    against_oracle(
-        || ReentrantFenced { raise: true },
-        Habits {
-            keep: false,
-            ..habits
-        },
-        raise,
-        40,
-    );
+    for raise in [false, true] {
+        let habits = Habits {
+            fences: true,
+            again: 35,
+            keep: !raise,
+            revocations: 3,
+            ..Habits::owned()
+        };
+        let fences = match raise {
+            true => reentrant::Fences::Raise,
+            false => reentrant::Fences::Keep,
+        };
+        let fast = |ops: &[Timed<LockOp>]| reentrant::check(ops, u32::MAX, fences);
+        against_oracle(|| ReentrantFenced { raise }, habits, fast, 40);
+    }
 }
 
 fn registers_against_oracle<M>(
@@ -386,12 +292,13 @@ fn fenced_register() {
     registers_against_oracle(make, mix, |ops| fenced_register::check(ops, 0, false));
 }
 
-/// The same faults in longer histories, against the search.
-fn against_search<M, F>(make: impl Fn() -> M, habits: Habits, fast: F)
-where
-    M: Model<Op = LockOp>,
-    F: Fn(&[Timed<LockOp>]) -> Fast,
-{
+/// The same faults in longer histories, against the search; `make` gives one of a shape.
+fn against_search<M: Model>(
+    name: &str,
+    model: &M,
+    make: impl Fn(Shape, &mut Rng) -> Vec<Timed<M::Op>>,
+    fast: impl Fn(&[Timed<M::Op>]) -> Fast,
+) {
     use crate::search::{Bounds, Found, run};
     let bounds = Bounds {
         deadline: None,
@@ -400,25 +307,16 @@ where
         parallel: false,
     };
     let (mut compared, mut bad) = (0, 0);
-    let model = make();
     for seed in 0..cases() / 20 {
         let mut rng = Rng(seed ^ 0xB16);
-        let clients = 3 + rng.below(8);
         let shape = Shape {
-            clients,
+            clients: 3 + rng.below(8),
             operations: 40 + rng.below(160),
             unknown: rng.below(4),
             lag: 40,
         };
-        let mut ops = generate::history(
-            &mut LockClients::new(make(), habits, clients),
-            shape,
-            &mut rng,
-        );
-        for _ in 0..rng.below(3) {
-            perturb(&mut ops, &habits, &mut rng);
-        }
-        let found = run(&model, &ops, &[model.initial()], bounds).found;
+        let ops = make(shape, &mut rng);
+        let found = run(model, &ops, &[model.initial()], bounds).found;
         let legal = match found {
             Found::Linearizable => true,
             Found::Stuck { .. } => false,
@@ -426,51 +324,132 @@ where
         };
         match fast(&ops) {
             Fast::Declined(_) => continue,
-            Fast::Linearizable => assert!(legal, "seed {seed}: {found:?}\n{}", show(&ops)),
-            Fast::Violated(f) => assert!(!legal, "seed {seed}: {f:?}\n{}", show(&ops)),
+            Fast::Linearizable => assert!(legal, "{name}, seed {seed}: {found:?}\n{ops:#?}"),
+            Fast::Violated(f) => assert!(!legal, "{name}, seed {seed}: {f:?}\n{ops:#?}"),
         }
         compared += 1;
         bad += u64::from(!legal);
     }
-    eprintln!("{compared} compared, {bad} illegal");
-    assert!(compared * 80 > cases(), "only {compared} compared");
+    eprintln!("{name}: {compared} compared, {bad} illegal");
+    assert!(compared * 100 > cases(), "{name}: only {compared} compared");
+}
+
+fn long_locks<M: Model<Op = LockOp>>(
+    name: &str,
+    make: impl Fn() -> M,
+    habits: Habits,
+    fast: impl Fn(&[Timed<LockOp>]) -> Fast,
+) {
+    let habits = Habits {
+        revocations: 0,
+        ..habits
+    };
+    let of = |shape: Shape, rng: &mut Rng| {
+        let mut clients = LockClients::new(make(), habits, shape.clients);
+        let mut ops = generate::history(&mut clients, shape, rng);
+        for _ in 0..rng.below(3) {
+            perturb(&mut ops, &habits, rng);
+        }
+        ops
+    };
+    against_search(name, &make(), of, fast);
+}
+
+fn long_registers<M: Model<Op = RegOp>>(
+    name: &str,
+    make: impl Fn() -> M,
+    mix: Mix,
+    fast: impl Fn(&[Timed<RegOp>]) -> Fast,
+) where
+    M::State: registers::Shows,
+{
+    let of = |shape: Shape, rng: &mut Rng| {
+        let mut ops = generate::history(&mut RegClients::new(make(), mix), shape, rng);
+        for _ in 0..rng.below(3) {
+            registers::perturb(&mut ops, &mix, rng);
+        }
+        ops
+    };
+    against_search(name, &make(), of, fast);
 }
 
 #[test]
-fn long_histories_agree_with_the_search() {
-    let calm = Habits {
-        revocations: 0,
-        ..OWNED
-    };
+fn long_histories_of_locks_agree_with_the_search() {
+    let owned = Habits::owned();
     let nobody = Habits {
         owners: false,
+        ..owned
+    };
+    let tries = Habits {
         tries: 20,
         questions: 10,
-        ..calm
+        ..nobody
     };
-    against_search(
-        || Counting { permits: 1 },
-        nobody,
-        |ops| counting::check(ops, 1),
-    );
-    against_search(|| Owned { capacity: 1 }, calm, |ops| cores::check(ops, 1));
-    let fenced = Habits {
+    for (permits, habits) in [(1, tries), (2, nobody)] {
+        let fast = |ops: &[Timed<LockOp>]| counting::check(ops, permits);
+        long_locks("counting", || Counting { permits }, habits, fast);
+    }
+    for capacity in [1, 3, 1000] {
+        let habits = Habits {
+            weights: capacity.min(2),
+            heaviest: if capacity > 1 { capacity } else { 0 },
+            ..owned
+        };
+        let fast = |ops: &[Timed<LockOp>]| cores::check(ops, capacity);
+        long_locks("owned", || Owned { capacity }, habits, fast);
+    }
+    let again = Habits { again: 25, ..owned };
+    let fast = |ops: &[Timed<LockOp>]| reentrant::check(ops, 3, reentrant::Fences::None);
+    long_locks("reentrant", || Reentrant { limit: 3 }, again, fast);
+}
+
+#[test]
+fn long_histories_of_fenced_locks_agree_with_the_search() {
+    let fences = Habits {
         fences: true,
-        ..calm
+        ..Habits::owned()
     };
-    against_search(
-        || FencedMutex { leased: false },
-        fenced,
-        |ops| fenced::check(ops, false),
-    );
-    let weighted = Habits {
-        weights: 2,
-        heaviest: 3,
-        ..calm
+    for leased in [false, true] {
+        let fast = |ops: &[Timed<LockOp>]| fenced::check(ops, leased);
+        long_locks("fenced", || FencedMutex { leased }, fences, fast);
+    }
+    for (raise, policy) in [
+        (false, reentrant::Fences::Keep),
+        (true, reentrant::Fences::Raise),
+    ] {
+        let habits = Habits {
+            again: 25,
+            keep: !raise,
+            ..fences
+        };
+        let fast = |ops: &[Timed<LockOp>]| reentrant::check(ops, u32::MAX, policy);
+        long_locks(
+            "reentrant-fenced",
+            || ReentrantFenced { raise },
+            habits,
+            fast,
+        );
+    }
+}
+
+#[test]
+fn long_histories_of_registers_agree_with_the_search() {
+    let mix = Mix {
+        reads: 55,
+        ..Mix::default()
     };
-    against_search(
-        || Owned { capacity: 3 },
-        weighted,
-        |ops| cores::check(ops, 3),
-    );
+    let fast = |ops: &[Timed<RegOp>]| zones::check(ops, 0);
+    long_registers("register", || Register { initial: 0 }, mix, fast);
+    let mix = Mix {
+        fences: true,
+        stale: 20,
+        newer: 35,
+        ..mix
+    };
+    let make = || FencedRegister {
+        initial: 0,
+        raise: false,
+    };
+    let fast = |ops: &[Timed<RegOp>]| fenced_register::check(ops, 0, false);
+    long_registers("fenced-register", make, mix, fast);
 }

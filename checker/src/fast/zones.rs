@@ -66,6 +66,10 @@ fn up(stamp: u64) -> u64 {
 
 /// Groups operations by value. `Err` where values repeat, or a read is wrong in itself.
 pub(crate) fn clusters(ops: &[Timed<RegOp>], initial: u32) -> Result<Clusters, Fast> {
+    // A compare-and-set writes too: without it, what it wrote comes from nowhere.
+    if ops.iter().any(|o| o.op.call == RegCall::Cas) {
+        return Err(Fast::Declined("compare-and-set needs the search"));
+    }
     let mut by_value: HashMap<u32, Cluster, foldhash::fast::RandomState> =
         HashMap::with_capacity_and_hasher(ops.len() / 2, Default::default());
     let start = Cluster {
@@ -98,10 +102,8 @@ pub(crate) fn clusters(ops: &[Timed<RegOp>], initial: u32) -> Result<Clusters, F
     }
     let mut read = vec![false; ops.len()];
     for (i, o) in ops.iter().enumerate() {
-        match (o.op.call, o.op.took) {
-            (RegCall::Cas, _) => return Err(Fast::Declined("compare-and-set needs the search")),
-            (RegCall::Read, Took::Yes) => {}
-            _ => continue,
+        if (o.op.call, o.op.took) != (RegCall::Read, Took::Yes) {
+            continue;
         }
         let Some(c) = by_value.get_mut(&o.op.a) else {
             return Err(Fast::violated(

@@ -121,6 +121,15 @@ impl KvFamily {
             keys: HashMap::new(),
         }
     }
+
+    /// Names of keys by number; none where each is checked by itself.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.keys.len()];
+        for (name, &i) in &self.keys {
+            names[i as usize] = name.as_deref().unwrap_or_default().to_owned();
+        }
+        names
+    }
 }
 
 pub(crate) fn text(value: &Value) -> Arc<str> {

@@ -64,11 +64,11 @@ impl Expander<'_> {
         if self.explored > self.bounds.max_states {
             return Err(Stop::States);
         }
-        if self.bounds.late() {
-            return Err(Stop::Time);
-        }
         let bytes = self.tables.bytes() + (held * (3 * size_of::<Config<W>>() + 16)) as u64;
         self.peak = self.peak.max(bytes);
+        if self.bounds.late_to_free(bytes) {
+            return Err(Stop::Time);
+        }
         if bytes > self.bounds.memory {
             Err(Stop::Memory)
         } else {
@@ -185,9 +185,10 @@ impl Expander<'_> {
         let each = if around.wide() { 1 } else { 64 };
         for chunk in layer.chunks(each) {
             for c in chunk {
+                let bounds = self.bounds;
                 let mut live = Live(&mut self.tables);
                 if offers {
-                    optional(&mut live, around, c, &mut out)
+                    optional(&mut live, around, c, &|| bounds.late(), &mut out)
                 } else {
                     known(&mut live, around, c, &mut out)
                 }
@@ -207,7 +208,7 @@ impl Expander<'_> {
         held: usize,
     ) -> Result<Vec<Config<W>>, Stop> {
         let mut all = Vec::new();
-        for part in layer.chunks(16 * PARALLEL) {
+        for part in layer.chunks(4 * PARALLEL) {
             loop {
                 let (tables, bounds) = (&self.tables, &self.bounds);
                 let run = |chunk: &[Config<W>]| {
@@ -218,7 +219,7 @@ impl Expander<'_> {
                             break;
                         }
                         if offers {
-                            optional(&mut seen, around, c, &mut out)
+                            optional(&mut seen, around, c, &|| bounds.late(), &mut out)
                         } else {
                             known(&mut seen, around, c, &mut out)
                         }

@@ -63,7 +63,7 @@ pub(super) struct Guide {
 }
 
 /// Guides consulted per part: the first may be done where the next is not.
-const DEEP: usize = 6;
+pub(crate) const DEEP: usize = 6;
 /// Operations before a read that are looked at for resets; more, and it does not guide.
 const LOOK: usize = 4096;
 

@@ -43,9 +43,13 @@ use std::time::{Duration, Instant};
 
 use crate::model::Model;
 use crate::ops::Timed;
+pub(crate) use guide::DEEP;
 use plan::Plan;
 use states::{Named, Space};
 use walk::{End, Walk};
+
+/// Bytes given back in a nanosecond.
+const FREED: u64 = 4;
 
 /// Bounds of one search.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,12 @@ impl Bounds {
     pub fn late(&self) -> bool {
         self.deadline.is_some_and(|d| Instant::now() >= d)
     }
+
+    /// Whether it will be, once so much memory has been given back.
+    pub fn late_to_free(&self, bytes: u64) -> bool {
+        let freeing = Duration::from_nanos(bytes / FREED);
+        self.deadline.is_some_and(|d| Instant::now() + freeing >= d)
+    }
 }
 
 /// Why a search stopped short.
@@ -89,9 +99,10 @@ pub(crate) enum Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found<S> {
     Linearizable,
-    /// At the return of this operation, at the latest, nothing is possible any more.
+    /// At the return of the first of these operations nothing is possible any more; it may be because of
+    /// one of the others, reads that were to come.
     Stuck {
-        op: usize,
+        ops: Vec<usize>,
         /// A stamp at which no known operation was pending, near the end, and
         /// the states that the history before it allows.
         cut: Option<(u64, Vec<S>)>,
@@ -125,11 +136,10 @@ pub(crate) fn run<M: Model>(
     let found = match end {
         End::Linearizable => Found::Linearizable,
         End::Stuck { op, ahead, cut } => {
-            let all = ahead.into_iter().chain([op]);
-            let op = all.max_by_key(|&i| ops[i as usize].ret).unwrap_or(op);
+            let ops = [op].into_iter().chain(ahead).map(|i| i as usize);
             let states = |s: Vec<u32>| s.iter().map(|&s| named.get(s).clone()).collect();
             Found::Stuck {
-                op: op as usize,
+                ops: ops.collect(),
                 cut: cut.map(|(stamp, s)| (stamp, states(s))),
             }
         }

@@ -2,7 +2,9 @@
 //! once for each state and class. Only [`Named`] knows the model: the search
 //! itself is compiled once for all of them.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{HashMap, HashTable};
 
 use super::guide::Ahead;
 use super::plan::Class;
@@ -36,7 +38,9 @@ pub(super) struct Named<'a, M: Model> {
     model: &'a M,
     ops: &'a [Timed<M::Op>],
     classes: &'a [Class],
-    by_state: HashMap<M::State, u32, Hash>,
+    /// Hash and number of each state.
+    by_state: HashTable<(u64, u32)>,
+    hasher: Hash,
     states: Vec<M::State>,
     heap: u64,
 }
@@ -47,7 +51,8 @@ impl<'a, M: Model> Named<'a, M> {
             model,
             ops,
             classes,
-            by_state: HashMap::default(),
+            by_state: HashTable::new(),
+            hasher: Hash::default(),
             states: Vec::new(),
             heap: 0,
         }
@@ -58,12 +63,14 @@ impl<'a, M: Model> Named<'a, M> {
     }
 
     pub fn intern(&mut self, state: M::State) -> u32 {
-        if let Some(&i) = self.by_state.get(&state) {
+        let hash = self.hasher.hash_one(&state);
+        let same = |&(_, i): &(u64, u32)| self.states[i as usize] == state;
+        if let Some(&(_, i)) = self.by_state.find(hash, same) {
             return i;
         }
         let i = self.states.len() as u32;
         self.heap += self.model.heap(&state) as u64;
-        self.by_state.insert(state.clone(), i);
+        self.by_state.insert_unique(hash, (hash, i), |e| e.0);
         self.states.push(state);
         i
     }
@@ -96,7 +103,7 @@ impl<M: Model> Space for Named<'_, M> {
     }
 
     fn bytes(&self) -> u64 {
-        2 * self.heap + (self.states.len() * (2 * size_of::<M::State>() + 16)) as u64
+        self.heap + (self.states.len() * (size_of::<M::State>() + 32)) as u64
     }
 }
 
@@ -104,7 +111,8 @@ impl<M: Model> Space for Named<'_, M> {
 pub(super) struct Tables<'a> {
     pub space: &'a mut dyn Space,
     classes: usize,
-    rows: Vec<Vec<u32>>,
+    /// A row of all classes for each state, one after the other: a million states are given back at once.
+    rows: Vec<u32>,
     hashed: HashMap<(u32, u32), u32, Hash>,
     /// Reads that each state leaves possible, by part.
     live: HashMap<(u32, u32), Vec<Ahead>, Hash>,
@@ -128,8 +136,9 @@ impl<'a> Tables<'a> {
         match self.classes <= TABLE {
             true => self
                 .rows
-                .get(state as usize)
-                .map_or(MISSING, |row| row[class as usize]),
+                .get(state as usize * self.classes + class as usize)
+                .copied()
+                .unwrap_or(MISSING),
             false => self.hashed.get(&(state, class)).copied().unwrap_or(MISSING),
         }
     }
@@ -139,11 +148,11 @@ impl<'a> Tables<'a> {
             self.hashed.insert((state, class), next);
             return;
         }
-        if self.rows.len() <= state as usize {
-            self.rows
-                .resize_with(state as usize + 1, || vec![MISSING; self.classes]);
+        let row = state as usize * self.classes;
+        if self.rows.len() <= row {
+            self.rows.resize(row + self.classes, MISSING);
         }
-        self.rows[state as usize][class as usize] = next;
+        self.rows[row + class as usize] = next;
     }
 
     pub fn step(&mut self, state: u32, class: u32) -> u32 {
@@ -190,7 +199,7 @@ impl<'a> Tables<'a> {
 
     /// Rough bytes held.
     pub fn bytes(&self) -> u64 {
-        let tables = self.rows.len() * (4 * self.classes + 24) + self.hashed.capacity() * 13;
+        let tables = self.rows.len() * 4 + self.hashed.capacity() * 13;
         self.space.bytes() + tables as u64 + self.used.bytes()
     }
 }

@@ -241,14 +241,18 @@ pub(super) fn known<L: Lookup, const W: usize>(
     }
 }
 
-/// Every configuration one optional operation further.
+/// Every configuration one optional operation further; where it is late, some of them, which nobody will use.
 pub(super) fn optional<L: Lookup, const W: usize>(
     look: &mut L,
     around: &Around<W>,
     c: &Config<W>,
+    late: &dyn Fn() -> bool,
     out: &mut Vec<Config<W>>,
 ) {
-    for &(class, offered, blind) in &around.offers {
+    for (n, &(class, offered, blind)) in around.offers.iter().enumerate() {
+        if n % 256 == 255 && late() {
+            return;
+        }
         if c.quiet && blind {
             continue;
         }

@@ -87,19 +87,13 @@ where
     assert!(bad * 30 > cases(), "{bad} illegal");
 }
 
-const OWNED: Habits = Habits {
-    owners: true,
-    fences: false,
-    named_release: false,
-    weights: 1,
-    heaviest: 0,
-    tries: 30,
-    questions: 10,
-    revocations: 8,
-    again: 0,
-    keep: false,
-    sweeps: 60,
-};
+fn owned() -> Habits {
+    Habits {
+        tries: 30,
+        questions: 10,
+        ..Habits::owned()
+    }
+}
 
 #[test]
 fn locks_agree() {
@@ -107,33 +101,39 @@ fn locks_agree() {
         || Counting { permits: 1 },
         Habits {
             owners: false,
-            ..OWNED
+            ..owned()
         },
     );
     lock(
         || Counting { permits: 2 },
         Habits {
             owners: false,
-            ..OWNED
+            ..owned()
         },
     );
-    lock(|| Owned { capacity: 1 }, OWNED);
+    lock(|| Owned { capacity: 1 }, owned());
     lock(
         || Owned { capacity: 3 },
         Habits {
             weights: 2,
             heaviest: 3,
-            ..OWNED
+            ..owned()
         },
     );
-    lock(|| Reentrant { limit: 2 }, Habits { again: 30, ..OWNED });
+    lock(
+        || Reentrant { limit: 2 },
+        Habits {
+            again: 30,
+            ..owned()
+        },
+    );
 }
 
 #[test]
 fn fenced_locks_agree() {
     let fenced = Habits {
         fences: true,
-        ..OWNED
+        ..owned()
     };
     lock(|| FencedMutex { leased: false }, fenced);
     lock(

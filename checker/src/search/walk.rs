@@ -112,12 +112,7 @@ impl<'a, const W: usize> Walk<'a, W> {
                     Some(point) => at = point,
                     None => {
                         // A read ahead may be what rules everything out.
-                        let ahead = at
-                            .around
-                            .guides
-                            .iter()
-                            .filter_map(|g| g.first())
-                            .map(|g| g.op);
+                        let ahead = at.around.guides.iter().flatten().map(|g| g.op);
                         return End::Stuck {
                             op,
                             ahead: ahead.collect(),

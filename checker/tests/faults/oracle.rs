@@ -1,6 +1,8 @@
-//! Tries every order of a dozen operations. Own pairing and own specifications: it shares nothing with the checker.
+//! Tries every order of a few operations. Own pairing and own specifications: it shares nothing with the checker.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
 
 use fencepost_history::{Event, EventType, Process, Value};
 
@@ -16,15 +18,15 @@ pub struct Op {
     pub failed: bool,
 }
 
-pub fn operations(events: &[Event]) -> Vec<Op> {
-    let mut open: HashMap<u64, usize> = HashMap::new();
+pub fn operations<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Op> {
+    let mut open: Vec<(u64, usize)> = Vec::new();
     let mut ops: Vec<Op> = Vec::new();
     for e in events {
         let Process::Client(p) = e.process else {
             continue;
         };
         if e.kind == EventType::Invoke {
-            open.insert(p, ops.len());
+            open.push((p, ops.len()));
             ops.push(Op {
                 call: e.index,
                 ret: None,
@@ -33,145 +35,97 @@ pub fn operations(events: &[Event]) -> Vec<Op> {
                 answer: Value::Null,
                 failed: false,
             });
-        } else if let Some(i) = open.remove(&p) {
-            ops[i].ret = Some(e.index);
-            ops[i].answer = e.value.clone();
-            ops[i].failed = e.kind == EventType::Fail;
+        } else if let Some(at) = open.iter().position(|o| o.0 == p) {
+            let op = &mut ops[open.remove(at).1];
+            if e.kind != EventType::Info {
+                op.ret = Some(e.index);
+                op.answer = e.value.clone();
+                op.failed = e.kind == EventType::Fail;
+            }
         }
     }
     ops
 }
 
+/// One line each.
+pub fn show(ops: &[Op]) -> String {
+    let text = |v: &Value| {
+        let mut text = Vec::new();
+        fencepost_history::json::write_value(&mut text, v);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let line = |o: &Op| {
+        let ret = o.ret.map_or("never".to_owned(), |r| r.to_string());
+        let failed = if o.failed { "failed" } else { "ok" };
+        let (asked, answer) = (text(&o.asked), text(&o.answer));
+        format!("[{}, {ret}] {} {asked} → {failed} {answer}", o.call, o.f)
+    };
+    ops.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// What an object is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Permits of a lock; 0: a register.
-    pub permits: i128,
-    pub owners: bool,
-    pub fences: bool,
-    pub leased: bool,
+pub trait Object {
+    type State: Clone + Debug + Eq + Hash;
+
+    fn start(&self) -> Self::State;
+
+    /// States after `op`; none where its answer is not possible. `fences` are those that the history names.
+    fn steps(&self, s: &Self::State, op: &Op, fences: &[i128]) -> Vec<Self::State>;
+
+    /// States that an explanation's words for one stand for.
+    fn told(&self, state: &serde_json::Value, fences: &[i128]) -> Vec<Self::State>;
 }
 
-/// Holds as (owner, weight), and the least fence that the next grant can have; or a value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct State {
-    holds: Vec<(i128, i128)>,
-    fence: i128,
-    value: i128,
-}
-
-fn int(v: &Value, name: &str) -> Option<i128> {
+pub fn int(v: &Value, name: &str) -> Option<i128> {
     match v.get(name)? {
         Value::Int(i) => Some(*i),
         _ => None,
     }
 }
 
-fn number(v: &Value) -> i128 {
-    match v {
-        Value::Int(i) => *i,
-        _ => 0,
-    }
+pub fn fences(ops: &[Op]) -> Vec<i128> {
+    let named = |o: &Op| [int(&o.asked, "fence"), int(&o.answer, "fence")];
+    ops.iter().flat_map(named).flatten().collect()
 }
 
-impl Spec {
-    /// State after `op`, or `None` where its answer is not possible.
-    fn step(&self, s: &State, op: &Op) -> Option<State> {
-        if self.permits == 0 {
-            return self.register(s, op);
+/// All states in which the known operations and some of the others leave the object, in any order that keeps
+/// real time; with `first`, one is enough.
+fn ends<O: Object>(o: &O, ops: &[Op], starts: &[O::State], first: bool) -> Vec<O::State> {
+    let fences = fences(ops);
+    let known = |i: &usize| ops[*i].ret.is_some();
+    let all: u64 = (0..ops.len()).filter(known).map(|i| 1 << i).sum();
+    let mut todo: Vec<(u64, O::State)> = starts.iter().map(|s| (0, s.clone())).collect();
+    let mut seen: HashSet<(u64, O::State)> = todo.iter().cloned().collect();
+    let mut found = Vec::new();
+    while let Some((done, state)) = todo.pop() {
+        if done & all == all {
+            found.push(state.clone());
+            if first {
+                return found;
+            }
         }
-        let owner = match self.owners {
-            true => int(&op.asked, "owner").unwrap_or(0),
-            false => 0,
-        };
-        let mut next = s.clone();
-        let mine = s.holds.iter().position(|h| h.0 == owner);
-        let held = op.answer.get("held").and_then(Value::as_bool);
-        match (op.f.as_str(), op.ret) {
-            ("acquire", Some(_)) if op.failed => {
-                return (!s.holds.is_empty() || self.leased).then_some(next);
+        let left: Vec<usize> = (0..ops.len()).filter(|i| done >> i & 1 == 0).collect();
+        let before = left.iter().filter_map(|&i| ops[i].ret).min();
+        for &i in &left {
+            if before.is_some_and(|r| ops[i].call > r) {
+                continue;
             }
-            ("acquire", known) => {
-                let weight = int(&op.asked, "weight").unwrap_or(1);
-                if self.leased {
-                    next.holds.clear();
-                }
-                let taken: i128 = next.holds.iter().map(|h| h.1).sum();
-                let again = self.owners && next.holds.iter().any(|h| h.0 == owner);
-                if taken + weight > self.permits || again {
-                    return None;
-                }
-                next.holds.push((owner, weight));
-                next.holds.sort_unstable();
-                if self.fences {
-                    next.fence = match known {
-                        Some(_) => int(&op.answer, "fence").filter(|f| *f >= s.fence)? + 1,
-                        None => s.fence + 1,
-                    };
+            for next in o.steps(&state, &ops[i], &fences) {
+                let at = (done | 1 << i, next);
+                if seen.insert(at.clone()) {
+                    todo.push(at);
                 }
             }
-            ("release", Some(_)) if held == Some(false) => match mine {
-                Some(_) if self.owners && !self.leased => return None,
-                Some(at) if self.owners => drop(next.holds.remove(at)),
-                _ => {}
-            },
-            ("release", known) => match mine {
-                Some(at) => drop(next.holds.remove(at)),
-                None if known.is_some() => return None,
-                None => {}
-            },
-            (_, Some(_)) => {
-                let is = !s.holds.is_empty();
-                return (self.leased || held == Some(is)).then_some(next);
-            }
-            _ => {}
         }
-        Some(next)
     }
+    found
+}
 
-    fn register(&self, s: &State, op: &Op) -> Option<State> {
-        let mut next = s.clone();
-        match (op.f.as_str(), &op.asked) {
-            ("read", _) => {
-                return (op.ret.is_none() || number(&op.answer) == s.value).then_some(next);
-            }
-            ("cas", Value::List(pair)) => {
-                let fits = number(&pair[0]) == s.value;
-                if op.ret.is_some() && fits == op.failed {
-                    return None;
-                }
-                if fits {
-                    next.value = number(&pair[1]);
-                }
-            }
-            (_, v) => next.value = number(v),
-        }
-        Some(next)
-    }
+pub fn legal<O: Object>(o: &O, ops: &[Op], starts: &[O::State]) -> bool {
+    !ends(o, ops, starts, true).is_empty()
+}
 
-    pub fn legal(&self, ops: &[Op]) -> bool {
-        let known = |i: &usize| ops[*i].ret.is_some();
-        let all: u64 = (0..ops.len()).filter(known).map(|i| 1 << i).sum();
-        let mut seen = HashSet::new();
-        let mut todo = vec![(0u64, State::default())];
-        while let Some((done, state)) = todo.pop() {
-            if done & all == all {
-                return true;
-            }
-            let left: Vec<usize> = (0..ops.len()).filter(|i| done >> i & 1 == 0).collect();
-            let first = left.iter().filter_map(|&i| ops[i].ret).min();
-            for &i in &left {
-                if first.is_some_and(|r| ops[i].call > r) {
-                    continue;
-                }
-                if let Some(next) = self.step(&state, &ops[i]) {
-                    let at = (done | 1 << i, next);
-                    if seen.insert(at.clone()) {
-                        todo.push(at);
-                    }
-                }
-            }
-        }
-        false
-    }
+/// States that the operations may leave the object in.
+pub fn after<O: Object>(o: &O, ops: &[Op]) -> Vec<O::State> {
+    ends(o, ops, &[o.start()], false)
 }

@@ -38,6 +38,8 @@ pub enum Told {
 #[derive(Default)]
 pub struct Faults {
     pub all: Vec<Interval>,
+    /// Those not proven to be gone.
+    open: Vec<usize>,
 }
 
 impl Faults {
@@ -45,16 +47,14 @@ impl Faults {
         let word = |n: &str| v.get(n).and_then(Value::as_str).unwrap_or_default();
         let id = word("id");
         let status = word("status");
-        let known = self
-            .all
-            .iter()
-            .rposition(|i| &*i.id == id && i.end.is_none());
+        let mut open = self.open.iter().rev().copied();
+        let known = open.find(|&i| &*self.all[i].id == id);
         if word("action") == "heal" {
             let Some(i) = known else { return Told::Other };
             let first = self.all[i].heal.is_none();
             self.all[i].heal.get_or_insert(now);
             if status == "healed" {
-                self.all[i].end = Some(now);
+                self.end(i, now);
             }
             return if first { Told::Healing(i) } else { Told::Other };
         }
@@ -62,6 +62,7 @@ impl Faults {
             Some(i) => (i, false),
             None => {
                 self.all.push(interval(v, now));
+                self.open.push(self.all.len() - 1);
                 (self.all.len() - 1, true)
             }
         };
@@ -75,7 +76,7 @@ impl Faults {
             }
             "skipped" => {
                 self.all[i].skipped = true;
-                self.all[i].end = Some(now);
+                self.end(i, now);
                 self.all[i].reason = reason;
             }
             "indeterminate" => {
@@ -87,10 +88,16 @@ impl Faults {
         if begins { Told::Begins(i) } else { Told::Other }
     }
 
+    fn end(&mut self, i: usize, now: Stamp) {
+        self.all[i].end = Some(now);
+        self.open.retain(|&o| o != i);
+    }
+
     /// The worker is surely stopped now: state T was seen, and nobody has tried to continue it.
     pub fn stopped(&self, worker: Option<u32>) -> bool {
         let Some(w) = worker else { return false };
-        self.all.iter().any(|i| {
+        self.open.iter().any(|&i| {
+            let i = &self.all[i];
             &*i.kind == "pause" && i.sure.is_some() && i.heal.is_none() && i.workers.contains(&w)
         })
     }
