@@ -26,6 +26,11 @@ fn refused(line: &str, wanted_code: i32, wanted: &str) {
         "{\"index\":0,\"time\":1,\"process\":0,\"type\":\"invoke\",\"f\":\"acquire\"}\nwhat\n{}\n",
     )
     .unwrap();
+    fs::write(
+        dir.path().join("lone.jsonl"),
+        include_str!("../../checker/corpus/b09-lone-ok.jsonl"),
+    )
+    .unwrap();
     let out = fencepost(dir.path(), line);
     let text = stderr(&out);
     assert_eq!(code(&out), wanted_code, "{line}: {}", told(&out));
@@ -67,10 +72,39 @@ fn histories() {
         "bad.jsonl: line 2",
     );
     refused(
+        "check lone.jsonl --model fenced-mutex",
+        6,
+        "lone.jsonl: line 5",
+    );
+    refused(
         "check bad.jsonl --model osmium",
         2,
         "no model named `osmium`",
     );
+}
+
+/// Every try failed: nothing is known of the lock, however the history is given.
+#[test]
+fn nothing_to_say_is_unknown_as_a_file_and_as_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("history.jsonl"),
+        include_str!("../../checker/corpus/b13-all-fail.jsonl"),
+    )
+    .unwrap();
+    fs::write(
+        dir.path().join("run.json"),
+        r#"{"format":1,"system":{"fence":true},"status":"complete"}"#,
+    )
+    .unwrap();
+    for line in [
+        "check .",
+        "check history.jsonl --model fenced-mutex",
+        "check history.jsonl --model owner-mutex",
+    ] {
+        let out = fencepost(dir.path(), line);
+        assert_eq!(code(&out), 5, "{line}: {}", told(&out));
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `fencepost check`: a run folder by its checks, or a history file by a model.
 
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use fencepost_checker::judge::{JudgeError, judge};
 use fencepost_checker::{
     CheckError, Engine, Options, Outcome, Report, check_history, check_records, exit,
 };
-use fencepost_history::{ReadError, Reader, Value, read_path};
+use fencepost_history::{ReadError, Reader, Value, Writer, read_path};
 use fencepost_nemesis::schedule::Span;
 use serde_json::json;
 
@@ -103,17 +105,47 @@ fn file(path: &Path, args: &Args) -> ExitCode {
     };
     match checked(path, model, initial.as_ref(), &options) {
         Ok((report, warnings)) => told(&report, &warnings, args.json),
-        Err(Trouble::Read(e @ ReadError::Io { .. })) => fail(exit::USAGE, e),
-        Err(Trouble::Read(e)) => fail(exit::MALFORMED, format!("{}: {e}", path.display())),
-        Err(Trouble::Check(e)) => {
-            let code = match e {
-                CheckError::Malformed { .. } => exit::MALFORMED,
-                CheckError::Disagreement { .. } => exit::INTERNAL,
-                _ => exit::USAGE,
-            };
-            fail(code, e)
+        Err(trouble) => {
+            let (code, what) = refusal(&trouble, path, Path::new("."));
+            fail(code, what)
         }
     }
+}
+
+/// Exit code and words for a file that was not judged.
+fn refusal(trouble: &Trouble, path: &Path, here: &Path) -> (u8, String) {
+    let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    match trouble {
+        Trouble::Read(e @ ReadError::Io { .. }) => (exit::USAGE, e.to_string()),
+        Trouble::Read(e) => (exit::MALFORMED, named(e)),
+        Trouble::Check(e @ CheckError::Malformed { .. }) => (exit::MALFORMED, named(e)),
+        Trouble::Check(e @ CheckError::Disagreement { .. }) => {
+            let kept = match keep(path, here) {
+                Ok(kept) => format!("it is saved as {}", kept.display()),
+                Err(why) => format!("it could not be saved: {why}"),
+            };
+            (exit::INTERNAL, format!("{e}; {kept}"))
+        }
+        Trouble::Check(e) => (exit::USAGE, e.to_string()),
+    }
+}
+
+/// Saves a history on which the engines disagree beside whatever is there, as JSON lines.
+fn keep(path: &Path, here: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let history = read_path(path)?;
+    let stem = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = stem.split('.').next().unwrap_or_default().to_owned();
+    let (kept, file) = (1..)
+        .map(|n| here.join(format!("disagreement-{stem}-{n}.jsonl")))
+        .find_map(|p| match File::create_new(&p) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => None,
+            made => Some(made.map(|f| (p, f))),
+        })
+        .ok_or("no name is free")??;
+    let mut out = Writer::new(BufWriter::new(file));
+    out.write_all(&history.events)?;
+    out.flush()?;
+    Ok(kept)
 }
 
 enum Trouble {
@@ -188,6 +220,10 @@ fn told(report: &Report, warnings: &[String], json: bool) -> ExitCode {
     match &report.outcome {
         Outcome::Violated(e) => {
             println!("{}", e.summary);
+            if let Some(from) = e.from {
+                let states: Vec<String> = e.start.iter().map(ToString::to_string).collect();
+                println!("  after #{from} the state is {}", states.join(" or "));
+            }
             for step in &e.story {
                 println!("  #{:<7} {}", step.index, step.text);
             }
@@ -226,7 +262,35 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_disagreement_is_internal_and_its_history_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let events = "{\"index\":3,\"time\":1,\"process\":0,\"type\":\"invoke\",\"f\":\"acquire\",\"value\":null}\n";
+        let file = dir.path().join("mine.jsonl");
+        std::fs::write(&file, events).unwrap();
+        let wrong = Trouble::Check(CheckError::Disagreement {
+            key: "k".into(),
+            fast: "linearizable".into(),
+            search: "violated".into(),
+        });
+        for n in 1..3 {
+            let (code, what) = refusal(&wrong, &file, dir.path());
+            let kept = dir.path().join(format!("disagreement-mine-{n}.jsonl"));
+            assert_eq!(code, 8);
+            assert!(
+                what.contains(&format!("saved as {}", kept.display())),
+                "{what}"
+            );
+            assert!(what.contains("key k") && !what.contains('\n'), "{what}");
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), events);
+        }
+        let (code, what) = refusal(&wrong, &file, &dir.path().join("absent"));
+        assert_eq!(code, 8);
+        assert!(what.contains("could not be saved"), "{what}");
+    }
 
     #[test]
     fn sizes() {
