@@ -14,14 +14,20 @@ use crate::judge::facts::Facts;
 pub const ENTRY: Entry = Entry {
     name: "lease-overrun",
     about: "a write reached the store after its lease ran out and another client was granted the lock",
-    new: |_| Box::new(LeaseOverrun::default()),
+    new: |_| {
+        Box::new(LeaseOverrun {
+            crossings: Some(Crossings::default()),
+            ..LeaseOverrun::default()
+        })
+    },
+    // The log is gone through again at the end only.
     live: Some(|_| Box::new(LeaseOverrun::default())),
 };
 
 #[derive(Default)]
 struct LeaseOverrun {
     findings: Findings,
-    crossings: Crossings,
+    crossings: Option<Crossings>,
     takeovers: u64,
     late: u64,
     leases: bool,
@@ -86,7 +92,9 @@ fn story(
 
 impl Check for LeaseOverrun {
     fn event(&mut self, cx: &Cx<'_>) {
-        self.crossings.event(cx);
+        if let Some(crossings) = &mut self.crossings {
+            crossings.event(cx);
+        }
         if let Some(b) = cx.seen.granted.and_then(|id| cx.track.grant(id)) {
             self.leases |= b.promised.is_some();
             self.takeovers += u64::from(turnover(cx.track, b).1);
@@ -97,7 +105,8 @@ impl Check for LeaseOverrun {
     }
 
     fn store_again(&mut self, track: &Tracker, line: &StoreOp) {
-        if let Some(Crossing { a, b, op, done }) = self.crossings.store(track, line) {
+        let crossing = self.crossings.as_mut().and_then(|c| c.store(track, line));
+        if let Some(Crossing { a, b, op, done }) = crossing {
             self.findings.add(story(track, (&a, &b), op, done, op));
         }
     }

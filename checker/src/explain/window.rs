@@ -87,18 +87,34 @@ impl<M: Model> Shrink<'_, M> {
             .collect()
     }
 
-    /// The first of these returns by which nothing is possible from the starts.
+    /// Whether these are illegal with everything that was called before `from`, from the object's start.
+    fn whole_illegal(&mut self, at: &[usize], from: u64, stuck: u64) -> bool {
+        let before = self.ops.partition_point(|o| o.call < from);
+        let inside = at.iter().copied().filter(|i| *i >= before);
+        let whole: Vec<usize> = (0..before).chain(inside).collect();
+        self.illegal(&whole, &[self.model.initial()], stuck)
+    }
+
+    /// The first of these returns by which nothing is possible from the starts. Reads up to the last of them may have
+    /// ruled out other states before `from`: up to an earlier one that must be shown.
     fn first<'s>(
         &mut self,
-        from: u64,
+        from: Option<u64>,
         starts: &'s [M::State],
         stuck: &[usize],
     ) -> Option<Window<'s, M::State>> {
         stuck.iter().find_map(|&op| {
-            let stuck = self.ops[op].ret;
-            let at = self.inside(from, stuck);
-            self.illegal(&at, starts, stuck)
-                .then_some(Window { at, starts, stuck })
+            let end = self.ops[op].ret;
+            let at = self.inside(from.unwrap_or(0), end);
+            let ok = self.illegal(&at, starts, end)
+                && from
+                    .filter(|_| stuck.last() != Some(&op))
+                    .is_none_or(|from| self.whole_illegal(&at, from, end));
+            ok.then_some(Window {
+                at,
+                starts,
+                stuck: end,
+            })
         })
     }
 
@@ -127,8 +143,6 @@ impl<M: Model> Shrink<'_, M> {
         let ops = self.ops;
         let read = |&i: &usize| self.model.is_read(&ops[i].op) && ops[i].ret != window.stuck;
         let guiding = from.map(|f| self.guiding(f)).unwrap_or_default();
-        let before = ops.partition_point(|o| Some(o.call) < from);
-        let initial = [self.model.initial()];
         let mut reads: Vec<usize> = window.at.iter().copied().filter(read).collect();
         let mut size = reads.len();
         while size > 0 {
@@ -138,12 +152,10 @@ impl<M: Model> Shrink<'_, M> {
                 if !self.illegal(&fewer, window.starts, window.stuck) {
                     continue;
                 }
-                if part.iter().any(|i| guiding.contains(i)) {
-                    let inside = fewer.iter().copied().filter(|i| *i >= before);
-                    let whole: Vec<usize> = (0..before).chain(inside).collect();
-                    if !self.illegal(&whole, &initial, window.stuck) {
-                        continue;
-                    }
+                if part.iter().any(|i| guiding.contains(i))
+                    && from.is_some_and(|f| !self.whole_illegal(&fewer, f, window.stuck))
+                {
+                    continue;
                 }
                 window.at = fewer;
                 reads.retain(|i| !part.contains(i));
@@ -174,12 +186,12 @@ pub(crate) fn evidence<M: Model>(
     };
     let mut from = found.cut.as_ref().map(|c| c.0);
     let mut window = match &found.cut {
-        Some((from, starts)) => shrink.first(*from, starts, &stuck),
+        Some((from, starts)) => shrink.first(Some(*from), starts, &stuck),
         None => None,
     };
     if window.is_none() {
         from = None;
-        window = shrink.first(0, &initial, &stuck);
+        window = shrink.first(None, &initial, &stuck);
     }
     // Too large to be searched again: everything, which the search has shown.
     let last = stuck.last().map_or(NEVER, |&i| ops[i].ret);
