@@ -1,8 +1,8 @@
 //! The page of a matrix: services × faults, one cell a run, linked to its report.
 //!
 //! `matrix.json` is `{"format":1,"rows":[{"system","version","fault","scenario","seed","host",
-//! "run","outcome","reason","checks":{check: answer},"acquire_p50_ms","acquire_p99_ms",
-//! "throughput","recovery_ms","updates":{"acknowledged","lost"}}]}`; `run` is a path relative to
+//! "run","outcome","reason","undemanded","checks":{check: answer},"acquire_p50_ms","acquire_p99_ms",
+//! "throughput","outage_ms","recovery_ms","updates":{"acknowledged","lost"}}]}`; `run` is a path relative to
 //! its folder, and what a run cannot say is null or absent.
 
 use std::collections::BTreeMap;
@@ -36,12 +36,16 @@ pub struct Row {
     pub outcome: String,
     /// Why it did not come out as expected.
     pub reason: String,
+    /// What was not demanded of the service, and why.
+    pub undemanded: Vec<String>,
     pub checks: BTreeMap<String, String>,
     pub acquire_p50_ms: Option<f64>,
     pub acquire_p99_ms: Option<f64>,
     /// Lock cycles a second.
     pub throughput: Option<f64>,
-    /// From the last healing to service as before.
+    /// The longest time without a grant that overlaps a fault.
+    pub outage_ms: Option<f64>,
+    /// From the last healing to the next grant.
     pub recovery_ms: Option<f64>,
 }
 
@@ -79,7 +83,7 @@ struct Detail {
     violated: String,
     held: usize,
     unknown: usize,
-    figures: [String; 4],
+    figures: [String; 5],
 }
 
 /// The page as HTML; everything from the file escaped.
@@ -151,7 +155,14 @@ fn said(row: &Row) -> String {
     match (violated.is_empty(), row.outcome == UNFIT) {
         (_, true) => row.reason.clone(),
         (true, false) => "nothing violated".into(),
-        (false, false) => format!("violated: {}", violated.join(", ")),
+        (false, false) => {
+            let broke = format!("violated: {}", violated.join(", "));
+            std::iter::once(&broke)
+                .chain(&row.undemanded)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("; ")
+        }
     }
 }
 
@@ -170,9 +181,7 @@ fn cell(row: &Row) -> Cell {
 fn detail(row: &Row) -> Detail {
     let answers = |wanted: &str| row.checks.values().filter(|a| *a == wanted).count();
     let time = |value: Option<f64>| value.map_or("–".into(), ms);
-    let recovery = row
-        .recovery_ms
-        .map_or("–".into(), |v| span((v * 1e6) as i64));
+    let long = |value: Option<f64>| value.map_or("–".into(), |v| span((v * 1e6) as i64));
     Detail {
         system: row.system.clone(),
         fault: row.fault.clone(),
@@ -187,7 +196,8 @@ fn detail(row: &Row) -> Detail {
             time(row.acquire_p50_ms),
             time(row.acquire_p99_ms),
             row.throughput.map_or("–".into(), rate),
-            recovery,
+            long(row.outage_ms),
+            long(row.recovery_ms),
         ],
     }
 }

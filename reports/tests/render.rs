@@ -174,7 +174,7 @@ fn a_matrix_links_each_run() {
     let row = |system: &str, fault: &str, outcome: &str, answer: &str| {
         serde_json::json!({"system": system, "fault": fault, "scenario": format!("{system}-{fault}"),
             "run": format!("{system}/{fault}"), "outcome": outcome, "checks": {"double-holder.service": answer},
-            "acquire_p50_ms": 0.5, "acquire_p99_ms": 2.0, "throughput": 480.0, "recovery_ms": null})
+            "acquire_p50_ms": 0.5, "acquire_p99_ms": 2.0, "throughput": 480.0, "outage_ms": 1520.0, "recovery_ms": null})
     };
     let rows = [
         row("redis", "pause", "as-expected", "holds"),
@@ -189,6 +189,7 @@ fn a_matrix_links_each_run() {
     assert!(html.contains("href=\"./redis/pause/report.html\""));
     assert!(!html.contains("<etcd>"));
     assert!(html.contains("not run"));
+    assert!(html.contains("Outage") && html.contains("1.52 s"), "{html}");
     std::fs::write(folder.path().join("matrix.json"), "{\n\"rows\": 3}").unwrap();
     let error = fencepost_reports::render_matrix(folder.path()).unwrap_err();
     assert!(error.to_string().contains("matrix.json line 2"), "{error}");

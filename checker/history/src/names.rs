@@ -12,6 +12,7 @@ pub const CLAIMS: &str = "claims";
 pub const LOST: &str = "lost";
 pub const POINT: &str = "point";
 pub const QUEUED: &str = "queued";
+pub const WOKEN: &str = "woken";
 pub const FAULT: &str = "fault";
 pub const PHASE: &str = "phase";
 pub const EXIT: &str = "exit";

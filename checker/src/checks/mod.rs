@@ -11,6 +11,7 @@ mod fair;
 mod fence_monotonic;
 mod finding;
 mod freed_in_time;
+mod herd;
 mod lease_overrun;
 mod linearizable;
 mod lineup;
@@ -98,6 +99,7 @@ pub const CHECKS: &[Entry] = &[
     linearizable::ENTRY,
     freed_in_time::ENTRY,
     fair::ENTRY,
+    herd::ENTRY,
     available::ENTRY,
     coverage::ENTRY,
 ];

@@ -184,6 +184,61 @@ fn a_wake_up_that_is_lost() {
     s().t(900).got(1, "b", 2).violates("fair");
 }
 
+fn woken(s: Script, p: u64) -> Script {
+    s.named(&format!("w{p}"), "woken", &format!(r#"{{"process":{p}}}"#))
+}
+
+/// Process 0 holds, 1 to `n` wait; they take their turns, each hand-over waking these.
+fn turns(n: u64, wakes: impl Fn(u64) -> std::ops::RangeInclusive<u64>) -> Script {
+    let begun = fifo().grant(0, "p0", 1);
+    let all_wait = (1..=n).fold(begun, queued);
+    (1..=n).fold(all_wait, |s, p| {
+        let before = p - 1;
+        let left = s.rel(before, &format!("p{before}"), p).held(before, true);
+        let rung = wakes(p).fold(left, woken);
+        rung.got(p, &format!("p{p}"), p + 1)
+    })
+}
+
+#[test]
+fn a_hand_over_wakes_one_waiter() {
+    turns(6, |p| p..=p).clean().holds("herd");
+    // Each wakes all who wait still: 6 + 5 + 4 + 3 + 2 + 1, and seven asked.
+    turns(6, |_| 1..=0).unknown("herd");
+    turns(6, |p| p..=6).violates("herd").holds("fair");
+    let evidence = turns(6, |p| p..=6).says("herd", Verdict::Violated);
+    assert!(evidence.len() <= 6, "{evidence:?}");
+    // One hand-over, and nobody behind: a herd could not show.
+    turns(1, |p| p..=p).unknown("herd");
+}
+
+#[test]
+fn a_waiter_that_gives_up_may_wake_the_next() {
+    let s = queued(queued(queued(fifo().grant(0, "a", 1), 1), 2), 3);
+    let s = woken(woken(s.fail(1, "busy"), 2).fail(2, "busy"), 3);
+    let s = woken(s.rel(0, "a", 1).held(0, true), 3);
+    s.got(3, "d", 2).clean();
+}
+
+#[test]
+fn what_a_fault_may_repeat_is_not_counted() {
+    let s = |fault: bool| {
+        let s = queued(queued(fifo().grant(0, "a", 1), 1), 2);
+        let s = if fault {
+            s.fault_on("cut", "node:0")
+        } else {
+            s
+        };
+        (0..5)
+            .fold(s, |s, _| woken(s, 2))
+            .rel(0, "a", 1)
+            .held(0, true)
+    };
+    let end = |s: Script| s.got(1, "b", 2).rel(1, "b", 2).held(1, true).got(2, "c", 3);
+    end(s(true)).clean();
+    end(s(false)).violates("herd");
+}
+
 #[test]
 fn acquires_in_the_calm_part_succeed() {
     let thrice = |one: fn(Script, u64) -> Script| {

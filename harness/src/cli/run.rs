@@ -145,11 +145,10 @@ fn options(args: Args) -> Result<Options, String> {
         command.push("--fail-fast".into());
     }
     check(&s)?;
-    if own != s.system
-        && let Ok(system) = system::open(&s.system, s.params.clone())
-    {
-        run::fits::undemand(&mut s, &system.facts());
-    }
+    let undemanded = match system::open(&s.system, s.params.clone()) {
+        Ok(system) if own != s.system => run::fits::undemand(&mut s, &system.facts()),
+        _ => Vec::new(),
+    };
     Ok(Options {
         scenario: s,
         seed,
@@ -158,6 +157,7 @@ fn options(args: Args) -> Result<Options, String> {
         image: args.image,
         replay: args.replay,
         command,
+        undemanded,
     })
 }
 

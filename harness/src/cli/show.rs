@@ -14,6 +14,7 @@ use crate::run::core::Figures;
 pub fn json(report: &Report) {
     let object = json!({
         "dir": report.dir, "verdict": report.verdict, "failure": report.failure, "warnings": report.warnings,
+        "undemanded": report.undemanded,
         "figures": report.figures.to_json(report.target_rate),
     });
     println!("{object}");
@@ -23,6 +24,9 @@ pub fn json(report: &Report) {
 pub fn text(report: &Report) {
     verdict(&report.verdict);
     rates(&report.figures, report.target_rate);
+    for why in &report.undemanded {
+        println!("{why}");
+    }
     for warning in &report.warnings {
         println!("warning: {warning}");
     }

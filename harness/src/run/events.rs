@@ -21,7 +21,7 @@ macro_rules! words {
 words!(
     worker, owner, fence, mode, ttl_ms, wait_ms, permits, value, prev, element, held, grants, key,
     reason, after, index, time, ok, process, name, state, exclusive, shared, semaphore, reached,
-    go, acquire, renew, release, read, write, add, claims, lost, queued, point, close,
+    go, acquire, renew, release, read, write, add, claims, lost, queued, woken, point, close,
 );
 
 type Members = Vec<(Arc<str>, Value)>;
@@ -232,7 +232,7 @@ pub fn grant_event(worker: &Arc<str>, event: &WorkerEvent, after: Stamp) -> Opti
             ];
             Some(named(worker, &w.lost, Some(key), members))
         }
-        WorkerEvent::Queued { .. } | WorkerEvent::Point { .. } => None,
+        WorkerEvent::Queued { .. } | WorkerEvent::Woken { .. } | WorkerEvent::Point { .. } => None,
     }
 }
 
@@ -250,12 +250,16 @@ pub fn close(worker: &Arc<str>) -> Draft {
 }
 
 pub fn queued(worker: &Arc<str>, key: &Arc<str>, process: u64) -> Draft {
-    named(
-        worker,
-        &WORDS.queued,
-        Some(key),
-        vec![(WORDS.process.clone(), int(process))],
-    )
+    of_process(worker, &WORDS.queued, key, process)
+}
+
+pub fn woken(worker: &Arc<str>, key: &Arc<str>, process: u64) -> Draft {
+    of_process(worker, &WORDS.woken, key, process)
+}
+
+fn of_process(worker: &Arc<str>, f: &Arc<str>, key: &Arc<str>, process: u64) -> Draft {
+    let members = vec![(WORDS.process.clone(), int(process))];
+    named(worker, f, Some(key), members)
 }
 
 /// A worker stands at a point, or goes on from it.

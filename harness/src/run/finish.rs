@@ -78,6 +78,7 @@ pub async fn finish(
         figures,
         target_rate: options.scenario.load.rate,
         warnings,
+        undemanded: options.undemanded.clone(),
         failure: ending.failure,
     })
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use fencepost_checker::verdict::Expected;
+use fencepost_nemesis::schedule::Plan;
+use fencepost_nemesis::{ProcId, Target};
 use fencepost_workloads::stores;
 
 use super::RunError;
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{Mode, Scenario, shortest};
 use crate::system::Facts;
 
 /// Refuses what the system does not offer.
@@ -41,19 +43,63 @@ pub(super) fn fits(s: &Scenario, facts: &Facts) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What is not demanded of a service that grants no fence when it takes another's place (`--system`): that fences
-/// rise, and that a store which checks them saves the updates that a holder makes past its lease.
-pub fn undemand(s: &mut Scenario, facts: &Facts) {
-    if facts.fence {
+/// What is not demanded of a service that takes another's place (`--system`), and why: a line for each reason.
+pub fn undemand(s: &mut Scenario, facts: &Facts) -> Vec<String> {
+    let mut why = Vec::new();
+    if !facts.fence {
+        let mut rests_on_fences = vec!["fence-monotonic"];
+        rests_on_fences.extend(s.store.fenced.then_some("lost-update"));
+        let demanded = |check: &&str| s.expect.get(*check) == Some(&Expected::Holds);
+        rests_on_fences.retain(demanded);
+        tolerate(s, &rests_on_fences, "it grants no fence", &mut why);
+    }
+    if !facts.durable
+        && let Some(down) = shortest_death(s)
+    {
+        let mut forgotten = vec!["fence-monotonic", "linearizable"];
+        // What is forgotten while every lease runs out is given to nobody twice.
+        forgotten.extend((down < s.ttl()).then_some("double-holder.service"));
+        forgotten.retain(|check| s.expect.get(*check) != Some(&Expected::Any));
+        let reason = "what it acknowledged may die with a server (Redis documentation, Replication and WAIT)";
+        tolerate(s, &forgotten, reason, &mut why);
+    }
+    why
+}
+
+fn tolerate(s: &mut Scenario, checks: &[&str], reason: &str, why: &mut Vec<String>) {
+    if checks.is_empty() {
         return;
     }
-    let fenced = s.store.fenced;
-    for (check, expected) in &mut s.expect {
-        let rests_on_fences = check == "fence-monotonic" || (check == "lost-update" && fenced);
-        if rests_on_fences && *expected == Expected::Holds {
-            *expected = Expected::Any;
-        }
+    why.push(format!(
+        "not demanded of {}: {}: {reason}",
+        s.system,
+        checks.join(", ")
+    ));
+    for check in checks {
+        s.expect.insert((*check).into(), Expected::Any);
     }
+}
+
+/// The shortest time for which a fault of the scenario keeps a server dead; `None` where none does.
+fn shortest_death(s: &Scenario) -> Option<Duration> {
+    let kills = |p: &&Plan| p.fault.as_deref() == Some("kill") && p.target.0.iter().any(of_node);
+    // Without a length it lasts to the end of the load.
+    let down = |p: &Plan| {
+        let span = p.hold.as_ref();
+        span.map_or(Duration::MAX, |span| shortest(span, s.ttl()))
+    };
+    s.faults.iter().filter(kills).map(down).min()
+}
+
+fn of_node(target: &Target) -> bool {
+    !matches!(
+        target,
+        Target::Holder
+            | Target::Waiter
+            | Target::Trigger
+            | Target::Workers
+            | Target::Proc(ProcId::Worker(_))
+    )
 }
 
 #[cfg(test)]
@@ -96,5 +142,28 @@ mod tests {
         undemand(&mut s, &facts("redlock"));
         assert_eq!(s.expect["fence-monotonic"], Expected::Any);
         assert_eq!(s.expect["double-holder.service"], Expected::Holds);
+    }
+
+    #[test]
+    fn what_may_die_with_a_server_is_not_demanded_of_one_that_forgets() {
+        let mut s = find("leader-kill").unwrap();
+        assert!(undemand(&mut s, &facts("zookeeper")).is_empty());
+        assert_eq!(s.expect["fence-monotonic"], Expected::Holds);
+        s.system = "redis-failover".into();
+        let why = undemand(&mut s, &facts("redis-failover"));
+        assert!(
+            why.len() == 1 && why[0].contains("double-holder.service"),
+            "{why:?}"
+        );
+        assert_eq!(s.expect["fence-monotonic"], Expected::Any);
+        assert_eq!(s.expect["double-holder.service"], Expected::Any);
+        assert_eq!(s.expect["lost-update"], Expected::Holds);
+        // Down for as long as a lease, and where no server dies, nothing is taken back.
+        let mut s = find("service-down").unwrap();
+        undemand(&mut s, &facts("redis"));
+        assert_eq!(s.expect["double-holder.service"], Expected::Holds);
+        let mut s = find("dead-holder").unwrap();
+        assert!(undemand(&mut s, &facts("redis")).is_empty());
+        assert_eq!(s.expect["fence-monotonic"], Expected::Holds);
     }
 }

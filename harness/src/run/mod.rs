@@ -47,6 +47,8 @@ pub struct Options {
     pub replay: Option<PathBuf>,
     /// The command that repeats this run.
     pub command: Vec<String>,
+    /// What is not demanded of this service, and why.
+    pub undemanded: Vec<String>,
 }
 
 /// What a run came to.
@@ -57,6 +59,7 @@ pub struct Report {
     pub target_rate: f64,
     /// What went wrong beside the verdict: a report that could not be written.
     pub warnings: Vec<String>,
+    pub undemanded: Vec<String>,
     pub failure: Option<String>,
 }
 

@@ -226,6 +226,14 @@ impl Scenario {
     }
 }
 
+/// The length of a span, or of its lower end.
+pub fn shortest(span: &Span, ttl: Duration) -> Duration {
+    match span {
+        Span::Between(a, b) => shortest(a, ttl).min(shortest(b, ttl)),
+        one => longest(one, ttl),
+    }
+}
+
 /// The length of a span, or of its upper end.
 pub fn longest(span: &Span, ttl: Duration) -> Duration {
     match span {

@@ -135,6 +135,8 @@ pub struct Facts {
     pub min_ttl_ms: u64,
     pub lock_delay_ms: u64,
     pub ends_with_connection: bool,
+    /// What was acknowledged outlives the death of a server.
+    pub durable: bool,
 }
 
 impl Facts {
@@ -153,6 +155,7 @@ impl Facts {
             min_ttl_ms: 1,
             lock_delay_ms: 0,
             ends_with_connection: false,
+            durable: true,
         }
     }
 }

@@ -52,6 +52,7 @@ impl System for Redis {
     fn facts(&self) -> Facts {
         Facts {
             fence: true,
+            durable: self.aof == Aof::Always,
             ..Facts::leased("redis")
         }
     }

@@ -100,6 +100,8 @@ impl System for Failover {
     fn facts(&self) -> Facts {
         Facts {
             fence: true,
+            // Replication is asynchronous: a replica is promoted without what it has not heard of.
+            durable: false,
             ..Facts::leased("redis-failover")
         }
     }

@@ -53,6 +53,7 @@ impl System for Redlock {
         Facts {
             // The usual counter is none that can be relied on; it is there to show that.
             fence: self.client.get("counter").is_some_and(|c| c == true),
+            durable: self.aof == Aof::Always,
             ..Facts::leased("redlock")
         }
     }

@@ -201,13 +201,13 @@ impl Session {
                 let after = self.stamp(*after);
                 Ok(Heard::Event { event, after })
             }
-            WorkerEvent::Queued { id } | WorkerEvent::Point { id, .. } => {
-                match self.pending.get(id).and_then(|a| a.slot) {
-                    Some(slot) => Ok(Heard::Of { event, slot }),
-                    None if self.abandoned.contains(id) => Ok(Heard::Late),
-                    None => Err(self.unasked(*id)),
-                }
-            }
+            WorkerEvent::Queued { id }
+            | WorkerEvent::Woken { id }
+            | WorkerEvent::Point { id, .. } => match self.pending.get(id).and_then(|a| a.slot) {
+                Some(slot) => Ok(Heard::Of { event, slot }),
+                None if self.abandoned.contains(id) => Ok(Heard::Late),
+                None => Err(self.unasked(*id)),
+            },
         }
     }
 

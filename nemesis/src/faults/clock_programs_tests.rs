@@ -9,6 +9,7 @@ use super::tests::{N, have, install, possible};
 use super::*;
 use crate::receipt::Status;
 use crate::testing::{Started, TestEnv, block_on};
+use crate::vdso::image::Image;
 
 /// Seconds that a program is ahead of us, as it says.
 type Ahead<'a> = &'a dyn Fn() -> i64;
@@ -19,6 +20,7 @@ fn rides_it_out(s: &Started, clock: &str, tells: Option<Ahead>) {
     let p = s.proc(N);
     let env = TestEnv::of([p.clone()]);
     let neighbour = Started::shell("sleep 600");
+    let code = Image::of(p.root).unwrap();
     block_on(async {
         for jump in [3600, -3600, 7200] {
             let mut done = install(&env, &p, json!({"jump_s": jump, "clock": clock})).await;
@@ -30,6 +32,7 @@ fn rides_it_out(s: &Started, clock: &str, tells: Option<Ahead>) {
             true_before(neighbour.pid()).unwrap();
             let healed = done.handle.as_mut().unwrap().heal(&env).await;
             assert_eq!(healed.status, Status::Healed, "{healed:?}");
+            assert_eq!(Image::of(p.root).unwrap(), code, "byte for byte");
             if let Some(ahead) = tells {
                 std::thread::sleep(Duration::from_millis(100));
                 assert!((-2..=2).contains(&ahead()), "{}", ahead());
@@ -127,6 +130,7 @@ fn a_static_go_program_tells_the_bent_time() {
     let env = TestEnv::of([p.clone()]);
     let mut conn = daemon.accept().unwrap().0;
     assert!(request(&mut conn).contains("/_ping"));
+    let code = Image::of(p.root).unwrap();
     let asked = block_on(async {
         let mut done = install(&env, &p, json!({"jump_s": 3600})).await;
         assert_eq!(done.receipt.status, Status::Installed, "{:?}", done.receipt);
@@ -141,6 +145,7 @@ fn a_static_go_program_tells_the_bent_time() {
         };
         let healed = done.handle.as_mut().unwrap().heal(&env).await;
         assert_eq!(healed.status, Status::Healed, "{healed:?}");
+        assert_eq!(Image::of(p.root).unwrap(), code, "byte for byte");
         asked
     });
     let ahead = asked - now_s();

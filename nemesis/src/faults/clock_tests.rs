@@ -34,6 +34,17 @@ fn busy() -> Started {
     Started::shell("sleep 600 & sleep 600 & wait")
 }
 
+fn every_shape() -> [Value; 6] {
+    [
+        json!({"jump_s": 3600}),
+        json!({"jump_s": -86400, "clock": "both"}),
+        json!({"jump_s": 5, "clock": "monotonic"}),
+        json!({"rate": 1.5, "clock": "both"}),
+        json!({"rate": 0.5}),
+        json!({"jump_s": 10, "strobe_ms": 50}),
+    ]
+}
+
 #[test]
 fn every_shape_shows_and_heals_to_the_same_bytes() {
     if !possible() {
@@ -46,14 +57,7 @@ fn every_shape_shows_and_heals_to_the_same_bytes() {
     let pids = p.pids().unwrap();
     let before: Vec<Image> = pids.iter().map(|pid| Image::of(*pid).unwrap()).collect();
     block_on(async {
-        for params in [
-            json!({"jump_s": 3600}),
-            json!({"jump_s": -86400, "clock": "both"}),
-            json!({"jump_s": 5, "clock": "monotonic"}),
-            json!({"rate": 1.5, "clock": "both"}),
-            json!({"rate": 0.5}),
-            json!({"jump_s": 10, "strobe_ms": 50}),
-        ] {
+        for params in every_shape() {
             let host = (bend::wall_now(), std::time::Instant::now());
             let mut done = install(&env, &p, params.clone()).await;
             assert_eq!(
@@ -87,18 +91,22 @@ fn a_patch_that_does_nothing_is_not_called_installed() {
     let s = Started::shell("sleep 600");
     let p = s.proc(N);
     let env = TestEnv::of([p.clone()]);
-    let asked: Clock = serde_json::from_value(json!({"jump_s": 3600})).unwrap();
-    let done = block_on(bend(&env, &[p], asked.bends(), |pid, _| {
-        patch::install(pid, &Bends::default())
-    }));
-    assert_eq!(
-        done.receipt.status,
-        Status::Indeterminate,
-        "{:?}",
-        done.receipt
-    );
-    drop(done);
-    true_before(s.pid()).unwrap();
+    let was = Image::of(s.pid()).unwrap();
+    for params in every_shape() {
+        let asked: Clock = serde_json::from_value(params.clone()).unwrap();
+        let done = block_on(bend(&env, &[p.clone()], asked.bends(), |pid, _| {
+            patch::install(pid, &Bends::default())
+        }));
+        assert_eq!(
+            done.receipt.status,
+            Status::Indeterminate,
+            "{params} {:?}",
+            done.receipt
+        );
+        drop(done);
+        true_before(s.pid()).unwrap();
+        assert_eq!(Image::of(s.pid()).unwrap(), was, "{params}");
+    }
 }
 
 /// A shell that has children of its own: not one that is about to execute something.

@@ -70,9 +70,12 @@ impl Fault for Failover {
             let Some(hint) = env.leader_hint() else {
                 return Installed::nothing(Receipt::skipped(Reason::new("nobody says who leads")));
             };
-            let Some(before) = hint.leader().await else {
-                return Installed::nothing(Receipt::skipped(Reason::new("no node leads now")));
-            };
+            let before = hint.leader().await;
+            // Who is made primary while nobody is must be named: else the old one, come back, would look like it.
+            if before.is_none() && (self.how != How::Promote || self.to.is_none()) {
+                let r = "no node leads now: a promotion then needs `how = \"promote\"` and `to`";
+                return Installed::nothing(Receipt::skipped(Reason::new(r)));
+            }
             let asked = match (self.how, env.transfer_leader(), env.promote()) {
                 (How::Any | How::Transfer, Some(t), _) => t.transfer(self.to).await,
                 (How::Any | How::Promote, _, Some(p)) => p.promote(self.to).await,
@@ -89,7 +92,7 @@ impl Fault for Failover {
 
 async fn changed(
     hint: &dyn LeaderHint,
-    before: ProcId,
+    before: Option<ProcId>,
     to: Option<ProcId>,
     wait: Duration,
 ) -> Receipt {
@@ -97,7 +100,7 @@ async fn changed(
     let mut now = None;
     while began.elapsed() < wait {
         now = hint.leader().await;
-        if now.is_some_and(|n| n != before && to.is_none_or(|to| to == n)) {
+        if now.is_some_and(|n| Some(n) != before && to.is_none_or(|to| to == n)) {
             let took = began.elapsed().as_millis();
             return Receipt::installed()
                 .proof("was", before)
@@ -183,9 +186,30 @@ mod tests {
         }
     }
 
+    /// A replica can be promoted where the test says so.
+    struct Promotes(Cluster);
+
+    impl Env for Promotes {
+        fn run_id(&self) -> &'static str {
+            "t"
+        }
+        fn procs(&self) -> Vec<Proc> {
+            Vec::new()
+        }
+        fn ttl(&self) -> Duration {
+            WAIT
+        }
+        fn leader_hint(&self) -> Option<&dyn LeaderHint> {
+            Some(&self.0)
+        }
+        fn promote(&self) -> Option<&dyn Promote> {
+            Some(&self.0)
+        }
+    }
+
     impl Promote for Cluster {
-        fn promote(&self, _to: Option<ProcId>) -> Fut<'_, Result<(), String>> {
-            Box::pin(async { Ok(()) })
+        fn promote(&self, to: Option<ProcId>) -> Fut<'_, Result<(), String>> {
+            self.transfer(to)
         }
     }
 
@@ -214,7 +238,7 @@ mod tests {
         let c = cluster(false);
         let got = block_on(changed(
             &c,
-            ProcId::Node(0),
+            Some(ProcId::Node(0)),
             None,
             Duration::from_millis(60),
         ));
@@ -222,7 +246,7 @@ mod tests {
         *c.leader.lock().unwrap() = Some(ProcId::Node(1));
         let other = changed(
             &c,
-            ProcId::Node(0),
+            Some(ProcId::Node(0)),
             Some(ProcId::Node(2)),
             Duration::from_millis(60),
         );
@@ -231,6 +255,43 @@ mod tests {
             Status::Indeterminate,
             "another one than asked for"
         );
+    }
+
+    #[test]
+    fn a_replica_is_promoted_while_nobody_leads() {
+        let c = Promotes(cluster(true));
+        *c.0.leader.lock().unwrap() = None;
+        let made = |params: serde_json::Value| {
+            let fault: Failover = serde_json::from_value(params).unwrap();
+            let o = order("failover", "leader", json!({}));
+            block_on(fault.install(&c, &o, &[])).receipt
+        };
+        for unnamed in [
+            json!({}),
+            json!({"to": "node:2"}),
+            json!({"how": "promote"}),
+        ] {
+            assert_eq!(made(unnamed).status, Status::Skipped);
+        }
+        let receipt = made(json!({"how": "promote", "to": "node:2"}));
+        assert_eq!(receipt.status, Status::Installed);
+        assert_eq!(receipt.evidence["is"], "node:2");
+    }
+
+    #[test]
+    fn a_promotion_that_changes_nothing_is_not_called_installed() {
+        let c = cluster(false);
+        *c.leader.lock().unwrap() = None;
+        let wait = Duration::from_millis(60);
+        let to = Some(ProcId::Node(2));
+        let nobody = block_on(changed(&c, None, to, wait));
+        assert_eq!(nobody.status, Status::Indeterminate);
+        // The old primary came back instead.
+        *c.leader.lock().unwrap() = Some(ProcId::Node(0));
+        let old = block_on(changed(&c, None, to, wait));
+        assert_eq!(old.status, Status::Indeterminate);
+        let healed = block_on(Moved.heal(&Promotes(c)));
+        assert_eq!(healed.status, Status::Healed, "somebody leads");
     }
 
     #[test]

@@ -20,6 +20,17 @@ fn shaped(shape: serde_json::Value) -> Packets {
     serde_json::from_value(json!({ "shape": shape })).unwrap()
 }
 
+fn every_shape() -> [serde_json::Value; 6] {
+    [
+        json!({"delay_ms": 40, "jitter_ms": 10}),
+        json!({"loss": 0.3}),
+        json!({"duplicate": 0.3}),
+        json!({"reorder": 0.2, "reorder_by_ms": 10}),
+        json!({"rate": 50_000}),
+        json!({"drop_replies": true}),
+    ]
+}
+
 #[test]
 fn every_shape_shows_and_heals() {
     let Some((rig, env)) = rig() else { return };
@@ -28,14 +39,7 @@ fn every_shape_shows_and_heals() {
     rig.ns(1).run(|| nft::apply(foreign)).unwrap();
     let before = rig.ns(1).run(nft::rules).unwrap();
     block_on(async {
-        for shape in [
-            json!({"delay_ms": 40, "jitter_ms": 10}),
-            json!({"loss": 0.3}),
-            json!({"duplicate": 0.3}),
-            json!({"reorder": 0.2, "reorder_by_ms": 10}),
-            json!({"rate": 50_000}),
-            json!({"drop_replies": true}),
-        ] {
+        for shape in every_shape() {
             let fault = shaped(shape.clone());
             let o = order("packets", "worker:0", json!({}));
             let targets = [rig.procs[1].clone()];
@@ -55,17 +59,33 @@ fn every_shape_shows_and_heals() {
 }
 
 #[test]
+fn either_direction_shows_and_heals() {
+    let Some((rig, env)) = rig() else { return };
+    let before = rig.ns(1).run(nft::rules).unwrap();
+    block_on(async {
+        for direction in ["in", "out", "both"] {
+            let params = json!({"direction": direction, "shape": {"delay_ms": 40}});
+            let fault: Packets = serde_json::from_value(params.clone()).unwrap();
+            let (o, targets) = (order("packets", "worker:0", params), [rig.procs[1].clone()]);
+            let mut done = fault.install(&env, &o, &targets).await;
+            assert_eq!(
+                done.receipt.status,
+                Status::Installed,
+                "{direction} {:?}",
+                done.receipt
+            );
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(healed.status, Status::Healed, "{direction} {healed:?}");
+            assert_eq!(rig.ns(1).run(nft::rules).unwrap(), before, "{direction}");
+        }
+    });
+}
+
+#[test]
 fn a_queue_that_gets_no_packets_is_not_called_installed() {
     let Some((rig, env)) = rig() else { return };
     block_on(async {
-        for shape in [
-            json!({"delay_ms": 40}),
-            json!({"loss": 0.3}),
-            json!({"duplicate": 0.3}),
-            json!({"reorder": 0.2, "reorder_by_ms": 10}),
-            json!({"rate": 50_000}),
-            json!({"drop_replies": true}),
-        ] {
+        for shape in every_shape() {
             let o = order("packets", "worker:0", json!({}));
             let targets = [rig.procs[1].clone()];
             let done = bend(&shaped(shape.clone()), &env, &o, &targets, false)

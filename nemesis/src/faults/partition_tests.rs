@@ -21,7 +21,11 @@ fn rules_of(rig: &Rig) -> Vec<String> {
 }
 
 fn rig() -> Option<(Rig, TestEnv)> {
-    let rig = Rig::new(&IDS)?;
+    rig_of(&IDS)
+}
+
+fn rig_of(ids: &[ProcId]) -> Option<(Rig, TestEnv)> {
+    let rig = Rig::new(ids)?;
     if let Err(r) = nft::have("nft", "nftables") {
         eprintln!("skipped: {r}");
         return None;
@@ -79,6 +83,132 @@ fn cuts_prove_and_heal_for_every_shape() {
             );
         }
     });
+}
+
+/// Every shape with every way and direction, over five nodes and a worker.
+fn all_kinds() -> Vec<(&'static str, serde_json::Value)> {
+    let shapes = [
+        ("node:0", "isolate", "nodes"),
+        ("node:0", "isolate", "workers"),
+        ("worker:0", "isolate", "nodes"),
+        ("minority", "isolate", "all"),
+        ("all", "halves", "nodes"),
+        ("all", "bridge", "nodes"),
+        ("all", "majorities-ring", "nodes"),
+    ];
+    let mut kinds = Vec::new();
+    for (target, shape, from) in shapes {
+        for (how, direction) in [
+            ("drop", "both"),
+            ("reset", "both"),
+            ("drop", "in"),
+            ("drop", "out"),
+        ] {
+            let params = json!({"shape": shape, "from": from, "how": how, "direction": direction});
+            kinds.push((target, params));
+        }
+    }
+    kinds
+}
+
+/// What `cut` is given for a kind of partition.
+async fn links_of(
+    env: &TestEnv,
+    target: &str,
+    params: &serde_json::Value,
+) -> (BTreeSet<Link>, How) {
+    let fault: Partition = serde_json::from_value(params.clone()).unwrap();
+    let o = order("partition", target, params.clone());
+    let targets = crate::target::resolve(env, &o).await.unwrap();
+    let links = fault.links(&env.procs(), &o, &targets).unwrap();
+    (links, fault.how)
+}
+
+#[test]
+fn every_kind_is_told_from_rules_that_do_nothing_or_too_little() {
+    let nodes = (0..5).map(ProcId::Node);
+    let ids: Vec<ProcId> = nodes.chain([ProcId::Worker(0)]).collect();
+    let Some((rig, env)) = rig_of(&ids) else {
+        return;
+    };
+    let before = rules_of(&rig);
+    /// All rules but those against the last of the nodes that a namespace is cut from.
+    fn most(commands: &str) -> Result<(), Reason> {
+        let rules = commands
+            .lines()
+            .filter(|l| l.ends_with("drop") || l.ends_with("reset"));
+        let last = rules
+            .last()
+            .and_then(|l| l.split(' ').nth(2))
+            .map(str::to_owned);
+        let spared = |l: &&str| last.as_ref().is_none_or(|a| !l.contains(&format!(" {a} ")));
+        nft::apply(
+            &commands
+                .lines()
+                .filter(spared)
+                .map(|l| format!("{l}\n"))
+                .collect::<String>(),
+        )
+    }
+    block_on(async {
+        for (target, params) in all_kinds() {
+            let (links, how) = links_of(&env, target, &params).await;
+            for suppressed in [(|_: &str| Ok(())) as Apply, most] {
+                let table = "fencepost_t_f1".to_owned();
+                let done = cut(table, &rig.procs, links.clone(), how, suppressed);
+                let receipt = done.await.unwrap().receipt;
+                assert_eq!(
+                    receipt.status,
+                    Status::Indeterminate,
+                    "{target} {params} {receipt:?}"
+                );
+                assert_ne!(receipt.evidence["still_pass"], json!([]), "{params}");
+                assert_eq!(rules_of(&rig), before, "{target} {params}");
+            }
+            let mut done = install(&env, target, params.clone()).await;
+            assert_eq!(
+                done.receipt.status,
+                Status::Installed,
+                "{target} {params} {:?}",
+                done.receipt
+            );
+            assert_ne!(rules_of(&rig), before);
+            let healed = done.handle.as_mut().unwrap().heal(&env).await;
+            assert_eq!(
+                healed.status,
+                Status::Healed,
+                "{target} {params} {healed:?}"
+            );
+            assert_eq!(rules_of(&rig), before, "{target} {params}");
+        }
+    });
+}
+
+#[test]
+fn rules_that_cut_more_than_was_asked_are_not_called_installed() {
+    let Some((rig, _env)) = rig() else { return };
+    let links = BTreeSet::from([(IDS[0], IDS[1]), (IDS[1], IDS[0])]);
+    /// Everything is dropped, whoever sends it.
+    fn all(commands: &str) -> Result<(), Reason> {
+        nft::apply(&commands.replacen("ip saddr", "drop\nip saddr", 1))
+    }
+    // The third one is there to lose what it should not.
+    let both = links.iter().copied().chain([(IDS[2], IDS[1])]).collect();
+    let done = block_on(cut(
+        "fencepost_t_f1".into(),
+        &rig.procs,
+        both,
+        How::Drop,
+        all,
+    ))
+    .unwrap();
+    assert_eq!(
+        done.receipt.status,
+        Status::Indeterminate,
+        "{:?}",
+        done.receipt
+    );
+    assert_ne!(done.receipt.evidence["lost_besides"], json!([]));
 }
 
 #[test]

@@ -164,11 +164,18 @@ impl Etcd {
         tokio::pin!(lock);
         let until = Instant::now() + want.wait.max(TRY);
         let (mut next, mut look) = (lease.due(), Some(Instant::now() + LOOK));
+        let mut waits = false;
         loop {
             let wake = look.unwrap_or(next).min(next).min(until);
             tokio::select! {
                 biased;
-                key = &mut lock => return key.map(|k| Some(String::from_utf8_lossy(&k).into_owned())),
+                key = &mut lock => {
+                    // The answer to the call is the one message that a waiter gets.
+                    if waits && key.is_ok() {
+                        self.signals.woken(want.request);
+                    }
+                    return key.map(|k| Some(String::from_utf8_lossy(&k).into_owned()));
+                }
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
             let now = Instant::now();
@@ -179,6 +186,7 @@ impl Etcd {
                 let own = format!("{name}/{:x}", lease.id);
                 if let Ok(Some(_)) = self.created(&own).await {
                     self.signals.queued(want.request);
+                    waits = true;
                 }
             }
             if now >= next {

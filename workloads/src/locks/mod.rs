@@ -114,6 +114,8 @@ pub trait LockClient: Send + Sync {
 pub enum Signal {
     /// The acquire of this request id is in the service's queue.
     Queued(u64),
+    /// A message of the service about this request's place in the queue came.
+    Woken(u64),
     /// The grant of this owner is over.
     Lost { owner: Arc<str>, reason: Arc<str> },
 }
@@ -129,6 +131,11 @@ impl Signals {
 
     pub fn queued(&self, request: u64) {
         (self.0)(Signal::Queued(request));
+    }
+
+    /// Once for every such message, whatever it leads to: a herd shows in their number.
+    pub fn woken(&self, request: u64) {
+        (self.0)(Signal::Woken(request));
     }
 
     pub fn lost(&self, owner: &Arc<str>, reason: &str) {
@@ -213,3 +220,5 @@ pub fn param<T: serde::de::DeserializeOwned>(
 
 #[cfg(test)]
 mod contention_tests;
+#[cfg(test)]
+mod herd_tests;

@@ -177,16 +177,26 @@ impl Raftlock {
             ..AcquireOptions::default()
         };
         let id = session.id.clone();
-        let queued = |_| self.signals.queued(want.request);
         let acquire = async {
-            match options.wait_ms {
-                0 => self.api.acquire(&want.key, &id, &options).await,
-                _ => {
-                    self.api
-                        .acquire_queued(&want.key, &id, &options, queued)
-                        .await
-                }
+            if options.wait_ms == 0 {
+                return self.api.acquire(&want.key, &id, &options).await;
             }
+            let mut waits = false;
+            let queued = |_| {
+                // Told once; what the service pushes after that is a wake-up.
+                match std::mem::replace(&mut waits, true) {
+                    false => self.signals.queued(want.request),
+                    true => self.signals.woken(want.request),
+                }
+            };
+            let outcome = self
+                .api
+                .acquire_queued(&want.key, &id, &options, queued)
+                .await;
+            if waits && matches!(outcome, Outcome::Ok(_)) {
+                self.signals.woken(want.request);
+            }
+            outcome
         };
         tokio::pin!(acquire);
         let mut next = session.due();

@@ -131,12 +131,23 @@ impl RedisLock {
         self.link.call(&cmd).await
     }
 
-    /// The plain renewal.
-    pub async fn renew_checked(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
-        match self.checked(RENEW, grant, &[&ms(ttl)]).await? {
+    /// Runs an owner-checked script as the renewal for `ttl`.
+    pub async fn renewed(
+        &self,
+        script: &str,
+        grant: &Grant,
+        extra: &[&str],
+        ttl: Duration,
+    ) -> Result<Duration, CallError> {
+        match self.checked(script, grant, extra).await? {
             true => Ok(ttl),
             false => Err(CallError::not_held()),
         }
+    }
+
+    /// The plain renewal.
+    pub async fn renew_checked(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
+        self.renewed(RENEW, grant, &[&ms(ttl)], ttl).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! lost; only the predecessor is watched. The fence is the node's czxid. Shared
 //! locks by the same recipe.
 //!
-//! Param `bug`: `A37`, `A38` (see the `buggy` folder).
+//! Param `bug`: `A37`, `A38`, `herd` (see the `buggy` folder).
 //!
 //! One session per client. The library prolongs it by pings of its own, which
 //! tell nobody; what counts here as a renewal is `sync` and a look at the own
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::time::timeout;
-use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
+use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher, SessionState};
 
 use super::redis::random_owner;
 use super::{
@@ -261,26 +261,42 @@ impl ZooKeeper {
                 self.signals.queued(want.request);
                 told = true;
             }
-            let path = format!("{dir}/{before}");
-            let (stat, watcher) = self
-                .bounded(session.client.check_and_watch_stat(&path))
-                .await?;
-            if stat.is_some() {
-                let event = tokio::time::timeout_at(until.into(), watcher.changed()).await;
-                match event {
-                    Err(_) => return Ok(false),
-                    Ok(e)
-                        if matches!(
-                            e.session_state,
-                            SessionState::Expired | SessionState::Closed
-                        ) =>
-                    {
-                        return Err(CallError::definite("the session ended in the queue"));
-                    }
-                    Ok(_) => {}
+            let Some(watcher) = self.watch(session, dir, &before).await? else {
+                continue;
+            };
+            let event = tokio::time::timeout_at(until.into(), watcher.changed()).await;
+            match event {
+                Err(_) => return Ok(false),
+                Ok(e)
+                    if matches!(
+                        e.session_state,
+                        SessionState::Expired | SessionState::Closed
+                    ) =>
+                {
+                    return Err(CallError::definite("the session ended in the queue"));
                 }
+                Ok(_) => self.signals.woken(want.request),
             }
         }
+    }
+
+    /// Watches the node ahead; `None` when it is gone.
+    async fn watch(
+        &self,
+        session: &Session,
+        dir: &str,
+        before: &str,
+    ) -> Result<Option<OneshotWatcher>, CallError> {
+        if self.bug == Some("herd") {
+            let listed = session.client.list_and_watch_children(dir);
+            let (names, watcher) = self.bounded(listed).await?;
+            return Ok(names.iter().any(|n| n == before).then_some(watcher));
+        }
+        let path = format!("{dir}/{before}");
+        let (stat, watcher) = self
+            .bounded(session.client.check_and_watch_stat(&path))
+            .await?;
+        Ok(stat.map(|_| watcher))
     }
 
     /// Takes the own node out of the queue.

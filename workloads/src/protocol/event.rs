@@ -31,6 +31,8 @@ pub enum WorkerEvent {
     },
     /// The acquire of this id waits in the service's queue.
     Queued { id: u64 },
+    /// A message of the service about the queued acquire of this id came: one for each message.
+    Woken { id: u64 },
     /// The operation of this id stopped at a point and waits for `go`.
     Point { name: Arc<str>, id: u64 },
 }
@@ -48,6 +50,7 @@ enum EventName {
     Renew,
     Lost,
     Queued,
+    Woken,
     Point,
 }
 
@@ -103,6 +106,9 @@ impl Flat {
             },
             EventName::Queued => WorkerEvent::Queued {
                 id: self.id.ok_or(missing("event queued", "id"))?,
+            },
+            EventName::Woken => WorkerEvent::Woken {
+                id: self.id.ok_or(missing("event woken", "id"))?,
             },
             EventName::Point => WorkerEvent::Point {
                 name: self.name.ok_or(missing("event point", "name"))?,
@@ -186,6 +192,10 @@ impl WorkerEvent {
             }
             WorkerEvent::Queued { id } => {
                 f.event = Some(EventName::Queued);
+                f.id = Some(id);
+            }
+            WorkerEvent::Woken { id } => {
+                f.event = Some(EventName::Woken);
                 f.id = Some(id);
             }
             WorkerEvent::Point { name, id } => {

@@ -71,6 +71,7 @@ fn every_event_survives_a_round_trip() {
             after: 41,
         },
         WorkerEvent::Queued { id: 7 },
+        WorkerEvent::Woken { id: 7 },
         WorkerEvent::Point {
             name: "before-store-write".into(),
             id: 9,
@@ -90,6 +91,7 @@ fn the_documented_lines_are_read() {
         r#"{"id":7,"type":"ok","value":null}"#,
         r#"{"event":"renew","key":"L0","owner":"9","fence":33,"ok":true,"ttl_ms":2000,"after":41}"#,
         r#"{"event":"queued","id":7}"#,
+        r#"{"event":"woken","id":7}"#,
     ] {
         FromWorker::parse(line.as_bytes()).unwrap();
     }

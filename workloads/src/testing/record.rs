@@ -1,22 +1,25 @@
 //! Calls of clients, recorded as a controller records them, and what the checks say of them.
 
-use std::sync::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use fencepost_checker::checks::Lineup;
+use fencepost_checker::checks::{Lineup, Results};
 use fencepost_checker::judge::facts::Facts;
 use fencepost_checker::verdict::Verdict;
 use fencepost_history::json::parse_value;
 use fencepost_history::{Event, EventType, Process};
 use serde_json::{Value as Json, json};
 
-use crate::locks::{CallError, Grant, LockClient, Want};
+use crate::locks::{CallError, Grant, LockClient, Signal, Signals, Want};
 use crate::protocol::Mode;
 
 pub struct Record {
     lineup: Mutex<Lineup>,
     next: Mutex<u64>,
     began: Instant,
+    /// The last acquire of each worker.
+    asked: Mutex<HashMap<u32, u64>>,
 }
 
 impl Record {
@@ -26,6 +29,7 @@ impl Record {
         Record {
             lineup: Mutex::new(Lineup::new(&facts)),
             next: Mutex::new(0),
+            asked: Mutex::default(),
             began: Instant::now(),
         }
     }
@@ -99,6 +103,7 @@ impl Record {
         let asked = want.ttl.map(|t| t.as_millis() as u64);
         let value = json!({"worker": worker, "mode": mode, "ttl_ms": asked});
         let process = self.invoke("acquire", &want.key, value);
+        self.asked.lock().unwrap().insert(worker, process);
         let answer = lock.acquire(want).await;
         self.complete((process, "acquire", &want.key), &answer, |g| {
             let ttl = g.ttl.map(|t| t.as_millis() as u64);
@@ -140,6 +145,28 @@ impl Record {
         answer
     }
 
+    /// What a worker's client says of its place in the queue, as the worker passes it on.
+    pub fn signals(self: &Arc<Self>, worker: u32) -> Signals {
+        let record = Arc::downgrade(self);
+        Signals::new(move |signal| {
+            let f = match signal {
+                Signal::Queued(_) => "queued",
+                Signal::Woken(_) => "woken",
+                Signal::Lost { .. } => return,
+            };
+            let Some(record) = record.upgrade() else {
+                return;
+            };
+            let Some(process) = record.asked.lock().unwrap().get(&worker).copied() else {
+                return;
+            };
+            let who = Process::Named(format!("w{worker}").into());
+            let next = record.next.lock().unwrap();
+            let value = (json!({ "process": process }), None);
+            record.push(next, who, EventType::Info, f, None, value);
+        })
+    }
+
     /// A worker died.
     pub fn exit(&self, worker: u32) {
         let next = self.next.lock().unwrap();
@@ -148,10 +175,15 @@ impl Record {
         self.push(next, who, EventType::Info, "exit", None, (value, None));
     }
 
+    /// What every check answers.
+    pub fn results(self) -> Results {
+        self.lineup.into_inner().unwrap().finish()
+    }
+
     /// Every entry that is violated.
     pub fn violated(self) -> Vec<String> {
-        let results = self.lineup.into_inner().unwrap().finish();
-        let violated = results
+        let violated = self
+            .results()
             .into_iter()
             .filter(|(_, r)| r.verdict == Verdict::Violated);
         violated.map(|(name, _)| name).collect()

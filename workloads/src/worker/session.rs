@@ -239,6 +239,7 @@ fn signals(state: &Arc<State>) -> Signals {
         let Some(state) = state.upgrade() else { return };
         match signal {
             Signal::Queued(id) => state.say(&WorkerEvent::Queued { id }),
+            Signal::Woken(id) => state.say(&WorkerEvent::Woken { id }),
             Signal::Lost { owner, reason } => state.lose(&owner, &reason),
         }
     })

@@ -57,6 +57,8 @@ pub enum What {
     Done(Op, EventType),
     /// The worker's acquire for this process is in the service's queue.
     Queued(u64),
+    /// A message of the service about this process's queued acquire reached its worker.
+    Woken(u64),
     Fault,
     Phase(Arc<str>),
     Exit(Option<u32>),

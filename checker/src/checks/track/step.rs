@@ -200,6 +200,11 @@ impl Tracker {
                     seen.what = What::Queued(p);
                 }
             }
+            names::WOKEN => {
+                if let Some(p) = e.value.get("process").and_then(Value::as_u64) {
+                    seen.what = What::Woken(p);
+                }
+            }
             names::FAULT => self.fault(e, seen),
             names::PHASE => {
                 let phase = e

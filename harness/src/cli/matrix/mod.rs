@@ -1,6 +1,7 @@
 //! `fencepost matrix`: services × faults, or scenarios × seeds, one run a cell.
 
 mod cell;
+mod gaps;
 mod lost;
 mod plan;
 mod table;

@@ -14,8 +14,13 @@ fn said(row: &Value) -> String {
     let broke = checks
         .filter(|(_, v)| *v == "violated")
         .map(|(name, _)| name.as_str());
+    let broke: Vec<&str> = broke.collect();
+    // Why it was tolerated is worth saying where something broke.
+    let tolerated = row["undemanded"].as_array().filter(|_| !broke.is_empty());
+    let tolerated = tolerated.into_iter().flatten().filter_map(Value::as_str);
     let reason = row["reason"].as_str();
-    broke.chain(reason).collect::<Vec<_>>().join(" ")
+    let words = broke.into_iter().chain(reason).chain(tolerated);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// One line for a run that has just ended.
@@ -58,7 +63,8 @@ pub fn table(rows: &[Value]) -> Table {
         "violated",
         "acquire p50/p99 ms",
         "cycles/s",
-        "recovery ms",
+        "outage ms",
+        "heal to grant ms",
     ]);
     for r in rows {
         let number = |v: &Value| v.as_f64().map_or("-".into(), |x| format!("{x:.1}"));
@@ -74,6 +80,7 @@ pub fn table(rows: &[Value]) -> Table {
                 number(&r["acquire_p99_ms"])
             ),
             number(&r["throughput"]),
+            number(&r["outage_ms"]),
             number(&r["recovery_ms"]),
         ]);
     }
@@ -94,6 +101,16 @@ mod tests {
         ];
         let tally = tally(&rows);
         assert!(tally.starts_with("1 of 2 runs"), "{tally}");
+    }
+
+    #[test]
+    fn what_broke_without_being_demanded_says_why() {
+        let mut row = json!({"system": "r", "scenario": "s", "seed": 1, "outcome": "as-expected",
+                             "checks": {"fence-monotonic": "violated"}, "undemanded": ["not demanded of r: x"]});
+        let broke = "r s seed 1: as-expected fence-monotonic not demanded of r: x";
+        assert_eq!(line(&row), broke);
+        row["checks"]["fence-monotonic"] = "holds".into();
+        assert_eq!(line(&row), "r s seed 1: as-expected");
     }
 
     #[test]

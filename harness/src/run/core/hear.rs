@@ -209,6 +209,9 @@ impl Core {
                 self.record(events::queued(&name, &key, process));
                 self.cue_of(CueKind::Queued, slot);
             }
+            WorkerEvent::Woken { .. } => {
+                self.record(events::woken(&name, &key, process));
+            }
             WorkerEvent::Point { name: point, id } => {
                 self.record(events::point(&name, &key, &point, process, false));
                 let owner = self.slots[slot].grant.as_ref().map(|g| g.owner.clone());

@@ -1,6 +1,7 @@
 //! A13 (redisson#4706): the lock counts its acquires, and an acquire whose reply was lost
-//! is sent again: counted twice, it outlives its one release.
+//! is sent again: counted twice, it outlives its one release, and is renewed for as long as it counts.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -26,15 +27,33 @@ const RENEW: &str = "
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
+/// Answers the count before it.
 const RELEASE: &str = "
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) == 0 then redis.call('DEL', KEYS[1]) end
-return 1";
+local left = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
+if left == 0 then redis.call('DEL', KEYS[1]) end
+return left + 1";
 
-struct Seeded(RedisLock);
+struct Seeded(Arc<RedisLock>);
 
 fn new(cx: &LockContext) -> Result<BoxedLock, ConfError> {
-    Ok(Box::new(Seeded(RedisLock::new(cx)?)))
+    Ok(Box::new(Seeded(Arc::new(RedisLock::new(cx)?))))
+}
+
+/// As long as the lock counts this owner and the client lives.
+fn renew_on(lock: &Arc<RedisLock>, grant: &Grant) {
+    let (lock, grant) = (Arc::downgrade(lock), grant.clone());
+    let Some(ttl) = grant.ttl else { return };
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(ttl / 3).await;
+            let Some(lock) = lock.upgrade() else { return };
+            let renewed = lock.renewed(RENEW, &grant, &[&ms(ttl)], ttl).await;
+            if renewed == Err(CallError::not_held()) {
+                return;
+            }
+        }
+    });
 }
 
 #[async_trait]
@@ -54,13 +73,15 @@ impl LockClient for Seeded {
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
-        match self.0.checked(RENEW, grant, &[&ms(ttl)]).await? {
-            true => Ok(ttl),
-            false => Err(CallError::not_held()),
-        }
+        self.0.renewed(RENEW, grant, &[&ms(ttl)], ttl).await
     }
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {
-        self.0.checked(RELEASE, grant, &[]).await
+        let release = eval(RELEASE, &[&keys(&grant.key).lock], &[&grant.owner]);
+        let counted: u64 = self.0.link.call(&release).await?;
+        if counted > 1 {
+            renew_on(&self.0, grant);
+        }
+        Ok(counted > 0)
     }
 }

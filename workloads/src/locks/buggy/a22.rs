@@ -1,5 +1,6 @@
 //! A22 (ShedLock#231): the end of the lease is written by the holder's clock and judged
-//! by the next one's. A worker whose clock is ahead takes a live lock.
+//! by the next one's. A worker whose clock is ahead takes a live lock. Param `skew_ms` (default 0):
+//! how far this client's clock is ahead.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use async_trait::async_trait;
 
 use super::Bug;
 use crate::locks::redis::{RedisLock, exclusive_ttl, grant, keys, random_owner};
-use crate::locks::{BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, Want};
+use crate::locks::{BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, Want, param};
 use crate::wire::redis::eval;
 
 pub const BUG: Bug = Bug {
@@ -32,20 +33,27 @@ const RELEASE: &str = "
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])";
 
-fn now_ms() -> u128 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |t| t.as_millis())
+struct Seeded {
+    lock: RedisLock,
+    skew: u64,
 }
-
-fn end(ttl: Duration) -> String {
-    (now_ms() + ttl.as_millis()).to_string()
-}
-
-struct Seeded(RedisLock);
 
 fn new(cx: &LockContext) -> Result<BoxedLock, ConfError> {
-    Ok(Box::new(Seeded(RedisLock::new(cx)?)))
+    Ok(Box::new(Seeded {
+        lock: RedisLock::new(cx)?,
+        skew: param(&cx.system.params, "skew_ms", 0)?,
+    }))
+}
+
+impl Seeded {
+    fn now_ms(&self) -> u128 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(0, |t| t.as_millis()) + u128::from(self.skew)
+    }
+
+    fn end(&self, ttl: Duration) -> String {
+        (self.now_ms() + ttl.as_millis()).to_string()
+    }
 }
 
 #[async_trait]
@@ -53,23 +61,22 @@ impl LockClient for Seeded {
     async fn acquire(&self, want: &Want) -> Result<Grant, CallError> {
         let (ttl, owner, names) = (exclusive_ttl(want)?, random_owner(), keys(&want.key));
         let once = || async {
-            let args = [&*owner, &now_ms().to_string(), &end(ttl)];
+            let args = [&*owner, &self.now_ms().to_string(), &self.end(ttl)];
             let sent = Instant::now();
             let cmd = eval(ACQUIRE, &[&names.lock, &names.fence], &args);
-            let fence: Option<u64> = self.0.link.call(&cmd).await?;
+            let fence: Option<u64> = self.lock.link.call(&cmd).await?;
             Ok(fence.map(|f| grant(want, &owner, Some(f), ttl, sent)))
         };
-        self.0.retry.until_granted(want.wait, once).await
+        self.lock.retry.until_granted(want.wait, once).await
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
-        match self.0.checked(RENEW, grant, &[&end(ttl)]).await? {
-            true => Ok(ttl),
-            false => Err(CallError::not_held()),
-        }
+        self.lock
+            .renewed(RENEW, grant, &[&self.end(ttl)], ttl)
+            .await
     }
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {
-        self.0.checked(RELEASE, grant, &[]).await
+        self.lock.checked(RELEASE, grant, &[]).await
     }
 }

@@ -64,14 +64,9 @@ impl LockClient for Seeded {
     }
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
-        match self
-            .lock
-            .checked(RENEW, grant, &[&ms(ttl), self.how])
-            .await?
-        {
-            true => Ok(ttl),
-            false => Err(CallError::not_held()),
-        }
+        self.lock
+            .renewed(RENEW, grant, &[&ms(ttl), self.how], ttl)
+            .await
     }
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {

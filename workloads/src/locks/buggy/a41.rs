@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::Bug;
+use super::leased_set::{LEAVE, NOW, RENEW};
 use crate::locks::redis::{RedisLock, grant, keys, ms, random_owner};
 use crate::locks::{BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, Want};
 use crate::protocol::Mode;
@@ -17,12 +18,6 @@ pub const BUG: Bug = Bug {
     new,
 };
 
-/// Holders are members of a sorted set, by the end of their leases on the server's clock.
-const NOW: &str = "
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)";
-
 const COUNT: &str = "
 return redis.call('ZCARD', KEYS[1])";
 
@@ -30,13 +25,6 @@ const ADD: &str = "
 if ARGV[3] ~= '' and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return false end
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 return redis.call('INCR', KEYS[2])";
-
-const RENEW: &str = "
-if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-return 1";
-
-const RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 struct Seeded {
     lock: RedisLock,
@@ -93,13 +81,10 @@ impl LockClient for Seeded {
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
         let script = format!("{NOW}{RENEW}");
-        match self.lock.checked(&script, grant, &[&ms(ttl)]).await? {
-            true => Ok(ttl),
-            false => Err(CallError::not_held()),
-        }
+        self.lock.renewed(&script, grant, &[&ms(ttl)], ttl).await
     }
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {
-        self.lock.checked(RELEASE, grant, &[]).await
+        self.lock.checked(LEAVE, grant, &[]).await
     }
 }

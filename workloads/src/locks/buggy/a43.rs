@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::Bug;
+use super::leased_set::{LEAVE, NOW, RENEW};
 use crate::locks::redis::{RedisLock, exclusive_ttl, keys, ms};
 use crate::locks::{BoxedLock, CallError, ConfError, Grant, LockClient, LockContext, Want};
 use crate::protocol::Fence;
@@ -18,24 +19,11 @@ pub const BUG: Bug = Bug {
     new,
 };
 
-/// Those in the queue are members of a sorted set, by the end of their leases on the server's clock.
-const NOW: &str = "
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)";
-
 const TURN: &str = "
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 local all = redis.call('ZRANGE', KEYS[1], 0, -1)
 table.sort(all)
 return all[1] == ARGV[1] and redis.call('INCR', KEYS[2])";
-
-const RENEW: &str = "
-if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-return 1";
-
-const LEAVE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 /// Where a lock's tickets are counted.
 pub fn tickets(key: &str) -> String {
@@ -97,10 +85,7 @@ impl LockClient for Seeded {
 
     async fn renew(&self, grant: &Grant, ttl: Duration) -> Result<Duration, CallError> {
         let script = format!("{NOW}{RENEW}");
-        match self.0.checked(&script, grant, &[&ms(ttl)]).await? {
-            true => Ok(ttl),
-            false => Err(CallError::not_held()),
-        }
+        self.0.renewed(&script, grant, &[&ms(ttl)], ttl).await
     }
 
     async fn release(&self, grant: &Grant) -> Result<bool, CallError> {

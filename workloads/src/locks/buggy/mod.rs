@@ -23,6 +23,7 @@ mod a43;
 mod a45;
 mod a47;
 mod a55;
+mod leased_set;
 
 use std::time::Duration;
 
@@ -87,6 +88,11 @@ pub const INLINE: &[(&str, &str, &str)] = &[
         "zookeeper",
         "A38",
         "its own node is known by name, whichever session made it",
+    ),
+    (
+        "zookeeper",
+        "herd",
+        "every waiter watches the whole queue: each hand-over wakes them all",
     ),
 ];
 
