@@ -2,7 +2,12 @@
 //! and by its mark in the environment of processes: nothing else is ever touched, and nothing of a run
 //! whose controller lives.
 
-use std::{fs, io, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs, io,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use serde::Serialize;
 use tokio::process::Command;
@@ -17,6 +22,9 @@ use crate::{
 };
 
 const KILL_WITHIN: Duration = Duration::from_secs(5);
+
+/// Once an engine has shown nothing of a run for so long, nothing more comes.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// What was found and removed.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
@@ -87,9 +95,17 @@ async fn heal_run(entry: &Entry, healed: &mut Healed) -> Result<(), HostError> {
     }
     if entry.head.host == "docker" {
         let engine = docker::engine().await?;
-        let removed = docker::remove_run(&engine, id).await?;
-        healed.containers += removed.containers;
-        healed.networks += removed.networks;
+        let mut found = Instant::now();
+        // The engine finishes what it was asked for although nobody waits for it any more.
+        while found.elapsed() < SETTLED {
+            let removed = docker::remove_run(&engine, id).await?;
+            if removed.containers + removed.networks > 0 {
+                found = Instant::now();
+            }
+            healed.containers += removed.containers;
+            healed.networks += removed.networks;
+            tokio::time::sleep(SETTLED / 8).await;
+        }
         healed.interfaces += docker::remove_interfaces(id).await?;
     }
     healed.nft_tables += remove_tables(id).await;

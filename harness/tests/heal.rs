@@ -115,7 +115,9 @@ async fn killed_in_the_middle(kind: &str) {
     assert!(proc::alive(pids[0]) && proc::alive(pids[1]));
 
     drop(run);
-    let healed = heal::heal().await.unwrap();
+    let late = late_container(kind, &run_id);
+    let (healed, ()) = tokio::join!(heal::heal(), late);
+    let healed = healed.unwrap();
     println!("{kind}: {healed:?}");
     assert!(healed.runs.contains(&run_id), "{healed:?}");
     for pid in pids {
@@ -253,6 +255,21 @@ async fn foreign_container(run_id: &str) -> String {
     let none = None::<bollard::query_parameters::StartContainerOptions>;
     engine.start_container(&id, none).await.unwrap();
     id
+}
+
+/// What a controller had asked the engine for when it died, made only once the cleaning has begun.
+async fn late_container(kind: &str, run_id: &str) {
+    if kind != "docker" {
+        return;
+    }
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let engine = docker::engine().await.unwrap();
+    let body = bollard::models::ContainerCreateBody {
+        image: Some(images::recipe_of("redis").unwrap().tag()),
+        labels: Some([(docker::LABEL.to_string(), run_id.to_string())].into()),
+        ..Default::default()
+    };
+    engine.create_container(None, body).await.unwrap();
 }
 
 fn nft(args: &[&str]) -> bool {
