@@ -108,7 +108,8 @@ impl System for Failover {
 
     fn nodes(&self, site: &Site) -> Vec<NodeSpec> {
         let server = |i: usize| {
-            let spec = redis::server(site, i, self.aof);
+            // Else a primary lets a replica wait for five seconds, in case that another one comes.
+            let spec = redis::server(site, i, self.aof).args(["--repl-diskless-sync-delay", "0"]);
             match i {
                 0 => spec,
                 _ => spec.args([
