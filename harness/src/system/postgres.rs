@@ -47,7 +47,8 @@ impl System for Postgres {
     fn facts(&self) -> Facts {
         Facts {
             lease: false,
-            fence: true,
+            // Without a lock nothing is granted that a fence could stand for.
+            fence: self.client.get("variant").is_none_or(|v| v != "none"),
             ends_with_connection: true,
             min_ttl_ms: 0,
             ..Facts::leased("postgres")
