@@ -49,3 +49,8 @@ fn a_postgres_lock_ends_with_its_connection() {
 fn redlock_breaks_when_a_clock_jumps() {
     as_expected("redlock-clock-jump --seed 1");
 }
+
+#[test]
+fn fifty_waiters_are_woken_one_by_one() {
+    as_expected("fifo-waiters --system zookeeper --seed 1");
+}
