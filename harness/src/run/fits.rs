@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost_checker::verdict::Expected;
 use fencepost_nemesis::schedule::Plan;
-use fencepost_nemesis::{ProcId, Target};
+use fencepost_nemesis::{ProcId, Target, Targets};
 use fencepost_workloads::stores;
 
 use super::RunError;
@@ -53,14 +53,22 @@ pub fn undemand(s: &mut Scenario, facts: &Facts) -> Vec<String> {
         rests_on_fences.retain(demanded);
         tolerate(s, &rests_on_fences, "it grants no fence", &mut why);
     }
-    if !facts.durable
-        && let Some(down) = shortest_death(s)
-    {
+    let death = shortest_death(s).filter(|_| !facts.durable);
+    let failover = facts.asynchronous && s.faults.iter().any(may_promote);
+    if death.is_some() || failover {
         let mut forgotten = vec!["fence-monotonic", "linearizable"];
         // What is forgotten while every lease runs out is given to nobody twice.
-        forgotten.extend((down < s.ttl()).then_some("double-holder.service"));
+        let within_a_lease = failover || death.is_some_and(|down| down < s.ttl());
+        forgotten.extend(within_a_lease.then_some("double-holder.service"));
         forgotten.retain(|check| s.expect.get(*check) != Some(&Expected::Any));
-        let reason = "what it acknowledged may die with a server (Redis documentation, Replication and WAIT)";
+        let reason = match failover {
+            true => {
+                "a replica is promoted without what it has not heard of (Redis documentation, Sentinel and WAIT)"
+            }
+            false => {
+                "what it acknowledged may die with a server (Redis documentation, Persistence)"
+            }
+        };
         tolerate(s, &forgotten, reason, &mut why);
     }
     why
@@ -89,6 +97,19 @@ fn shortest_death(s: &Scenario) -> Option<Duration> {
         span.map_or(Duration::MAX, |span| shortest(span, s.ttl()))
     };
     s.faults.iter().filter(kills).map(down).min()
+}
+
+/// Whether a fault of the plan may make a service put another server in the place of the one that leads.
+fn may_promote(plan: &Plan) -> bool {
+    let one = |fault: &str, targets: &Targets| {
+        let nodes = targets.0.iter().any(of_node);
+        // Who is dead with all the others is replaced by nobody.
+        let all = fault == "kill" && targets.0.contains(&Target::All);
+        nodes && !all && matches!(fault, "kill" | "partition" | "pause" | "packets")
+    };
+    let mixed = || plan.mix.iter().any(|c| one(&c.fault, &c.target));
+    let fault = plan.fault.as_deref();
+    fault.map_or_else(mixed, |fault| one(fault, &plan.target))
 }
 
 fn of_node(target: &Target) -> bool {
@@ -158,6 +179,14 @@ mod tests {
         assert_eq!(s.expect["fence-monotonic"], Expected::Any);
         assert_eq!(s.expect["double-holder.service"], Expected::Any);
         assert_eq!(s.expect["lost-update"], Expected::Holds);
+        // A quorum of sentinels may be on the other side of a cut.
+        let mut s = find("minority-partition").unwrap();
+        let why = undemand(&mut s, &facts("redis-failover"));
+        assert!(why[0].contains("a replica is promoted"), "{why:?}");
+        assert!(undemand(&mut find("minority-partition").unwrap(), &facts("etcd")).is_empty());
+        let mut s = find("service-down").unwrap();
+        undemand(&mut s, &facts("redis-failover"));
+        assert_eq!(s.expect["double-holder.service"], Expected::Holds);
         // Down for as long as a lease, and where no server dies, nothing is taken back.
         let mut s = find("service-down").unwrap();
         undemand(&mut s, &facts("redis"));

@@ -137,6 +137,8 @@ pub struct Facts {
     pub ends_with_connection: bool,
     /// What was acknowledged outlives the death of a server.
     pub durable: bool,
+    /// A failover may promote a server that has not heard of what was acknowledged.
+    pub asynchronous: bool,
 }
 
 impl Facts {
@@ -156,6 +158,7 @@ impl Facts {
             lock_delay_ms: 0,
             ends_with_connection: false,
             durable: true,
+            asynchronous: false,
         }
     }
 }

@@ -100,8 +100,8 @@ impl System for Failover {
     fn facts(&self) -> Facts {
         Facts {
             fence: true,
-            // Replication is asynchronous: a replica is promoted without what it has not heard of.
-            durable: false,
+            durable: self.aof == Aof::Always,
+            asynchronous: true,
             ..Facts::leased("redis-failover")
         }
     }

@@ -94,9 +94,12 @@ fn a_patch_that_does_nothing_is_not_called_installed() {
     let was = Image::of(s.pid()).unwrap();
     for params in every_shape() {
         let asked: Clock = serde_json::from_value(params.clone()).unwrap();
-        let done = block_on(bend(&env, &[p.clone()], asked.bends(), |pid, _| {
-            patch::install(pid, &Bends::default())
-        }));
+        let done = block_on(bend(
+            &env,
+            std::slice::from_ref(&p),
+            asked.bends(),
+            |pid, _| patch::install(pid, &Bends::default()),
+        ));
         assert_eq!(
             done.receipt.status,
             Status::Indeterminate,

@@ -134,11 +134,11 @@ fn every_kind_is_told_from_rules_that_do_nothing_or_too_little() {
     let before = rules_of(&rig);
     /// All rules but those against the last of the nodes that a namespace is cut from.
     fn most(commands: &str) -> Result<(), Reason> {
-        let rules = commands
+        let mut rules = commands
             .lines()
             .filter(|l| l.ends_with("drop") || l.ends_with("reset"));
         let last = rules
-            .last()
+            .next_back()
             .and_then(|l| l.split(' ').nth(2))
             .map(str::to_owned);
         let spared = |l: &&str| last.as_ref().is_none_or(|a| !l.contains(&format!(" {a} ")));
