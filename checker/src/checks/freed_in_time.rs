@@ -202,7 +202,11 @@ impl Check for FreedInTime {
             What::Exit(Some(w)) => self.orphan(cx.track, *w, now),
             What::Fault => {
                 let all = &cx.track.faults.all;
-                if all.iter().any(|i| i.end.is_none() && &*i.kind != "kill") {
+                // A dead holder is what this looks for; a dead server frees nothing.
+                if all
+                    .iter()
+                    .any(|i| i.end.is_none() && (&*i.kind != "kill" || i.nodes))
+                {
                     self.calm = None;
                 }
                 self.faulted = true;

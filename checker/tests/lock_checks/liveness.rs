@@ -62,6 +62,19 @@ fn no_clock_runs_while_faults_last_or_a_live_worker_holds() {
         .t(9000)
         .got(1, "b", 2)
         .clean();
+    // The servers are dead from then on.
+    script()
+        .grant(0, "a", 1)
+        .acq(1)
+        .t(50)
+        .rel(0, "a", 1)
+        .t(52)
+        .held(0, true)
+        .t(60)
+        .fault_on("kill", "node:0")
+        .t(9000)
+        .got(1, "b", 2)
+        .clean();
     // Renewed all the while by a client that lives.
     script()
         .grant(0, "a", 1)
