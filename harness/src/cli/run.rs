@@ -126,11 +126,8 @@ fn options(args: Args) -> Result<Options, String> {
     }
     for param in &args.params {
         repeat("--param", param);
-        let (name, value) = param
-            .split_once('=')
-            .ok_or_else(|| format!("--param {param}: write it as name=value"))?;
-        s.params.insert(name.into(), parameter(value));
     }
+    s.params.extend(parameters(&args.params)?);
     for (flag, value) in [("--worker", &args.worker), ("--image", &args.image)] {
         if let Some(value) = value {
             repeat(flag, value);
@@ -165,9 +162,16 @@ fn check(s: &Scenario) -> Result<(), String> {
     scenario::validate(s).map_err(|what| format!("{}: {what}", s.name))
 }
 
-/// A parameter's value: JSON where it is JSON, else a string.
-fn parameter(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+/// Parameters as the command line has them. A value is JSON where it is JSON, else a string.
+pub(super) fn parameters(said: &[String]) -> Result<system::Params, String> {
+    let one = |param: &String| {
+        let (name, value) = param
+            .split_once('=')
+            .ok_or_else(|| format!("--param {param}: write it as name=value"))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        Ok((name.to_owned(), value))
+    };
+    said.iter().map(one).collect()
 }
 
 #[cfg(test)]

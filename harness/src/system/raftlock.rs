@@ -91,8 +91,8 @@ impl System for Raftlock {
         }
     }
 
-    fn port(&self, _node: usize) -> Option<u16> {
-        Some(PORT)
+    fn port(&self, node: usize) -> Option<u16> {
+        (node < self.nodes).then_some(PORT)
     }
 
     async fn join(&self, site: &Site, within: Duration) -> Result<Service, SystemError> {
@@ -121,6 +121,9 @@ async fn led(node: SocketAddr) -> Result<String, String> {
     };
     if leaders(&status).contains(&None) {
         return Err("a group has no leader yet".into());
+    }
+    if status["map"]["version"] == 0 {
+        return Err("it does not know the bucket map yet".into());
     }
     let said = status["version"].as_str();
     Ok(said.unwrap_or(env!("CARGO_PKG_VERSION")).to_string())

@@ -5,6 +5,8 @@
 //! watchdog's renewal is a keepalive of the session. A grant's lease is what is
 //! left of the session's TTL when the acquire begins, since the service counts
 //! from the last keepalive and not from the grant.
+//!
+//! A session that may hold what nobody releases any more is left to expire: kept alive, it would hold that for good.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -234,7 +236,7 @@ impl LockClient for Raftlock {
         let mut session = self.session(&want.key, ttl).await?;
         let outcome = self.wait(want, &mut session).await;
         self.remember(&session).await;
-        if session_is_gone(&outcome) {
+        if session_is_gone(&outcome) || matches!(outcome, Outcome::Unknown(_)) {
             self.forget(&session.id).await;
         }
         let got = failed(outcome)?;
@@ -282,7 +284,11 @@ impl LockClient for Raftlock {
         }
         match outcome {
             Outcome::DefiniteFail(e) if e.code == "not_held" => Ok(false),
-            other => failed(other).map(|_| true),
+            Outcome::Ok(_) => Ok(true),
+            other => {
+                self.forget(id).await;
+                failed(other).map(|_| true)
+            }
         }
     }
 

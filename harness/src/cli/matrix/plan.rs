@@ -3,8 +3,9 @@
 use fencepost_checker::verdict::Expected;
 
 use super::Args;
+use crate::cli::run::parameters;
 use crate::scenario::{self, Scenario};
-use crate::system::{self, SYSTEMS};
+use crate::system::{self, Params, SYSTEMS};
 
 /// Scenarios that fit every service, by the word that `--faults` knows them by.
 const COLUMNS: &[(&str, &str)] = &[
@@ -77,12 +78,13 @@ fn columns(args: &Args) -> Result<Vec<Row>, String> {
         none if none.is_empty() => lock_services().map(String::from).collect(),
         some => some,
     };
+    let params = parameters(&args.params)?;
     let wanted = |w: &str| args.faults.is_empty() || args.faults.iter().any(|f| f == w);
     let mut rows = Vec::new();
     for system in &systems {
         let fitting = COLUMNS
             .iter()
-            .filter(|(w, _)| wanted(w) && suits(w, system));
+            .filter(|(w, _)| wanted(w) && suits(w, system, &params));
         rows.extend(fitting.map(|(w, s)| (system.clone(), (*w).into(), (*s).into())));
     }
     Ok(rows)
@@ -145,18 +147,17 @@ fn known(what: &str, names: &[&str], words: &[String]) -> Result<(), String> {
     }
 }
 
-/// Whether a column has a meaning for a service as it comes by default.
-fn suits(word: &str, system: &str) -> bool {
+/// Whether a column has a meaning for a service with these parameters.
+fn suits(word: &str, system: &str, params: &Params) -> bool {
     // Redlock's masters do not know of each other.
     let leaderless = system == "redlock";
-    !(CLUSTER.contains(&word) && !is_cluster(system) || word == "leader" && leaderless)
+    !(CLUSTER.contains(&word) && !is_cluster(system, params) || word == "leader" && leaderless)
 }
 
-/// Whether a service as it comes by default can lose one of its servers.
-fn is_cluster(name: &str) -> bool {
-    let made = system::open(name, system::Params::new());
-    made.is_ok_and(|s| (0..3).all(|n| s.port(n).is_some()))
-        && !matches!(name, "redis" | "raftlock" | "postgres")
+/// Whether a service with these parameters can lose one of its servers.
+fn is_cluster(name: &str, params: &Params) -> bool {
+    let made = system::open(name, params.clone());
+    made.is_ok_and(|s| (0..3).all(|n| s.port(n).is_some())) && !matches!(name, "redis" | "postgres")
 }
 
 #[cfg(test)]
@@ -193,6 +194,14 @@ mod tests {
             "redlock-none-1",
         ];
         assert_eq!(runs, wanted);
+    }
+
+    #[test]
+    fn a_service_is_a_cluster_where_its_parameters_make_it_one() {
+        let faults = "--systems raftlock --faults leader,partition";
+        assert!(planned(faults).unwrap().is_empty());
+        let three = planned(&format!("{faults} --param nodes=3")).unwrap();
+        assert_eq!(three.len(), 2);
     }
 
     #[test]
