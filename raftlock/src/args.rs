@@ -106,6 +106,9 @@ impl TryFrom<ServeArgs> for Config {
                 .max_waiters
                 .or(file.max_waiters)
                 .unwrap_or(plain.max_waiters),
+            max_sessions: file.max_sessions.unwrap_or(plain.max_sessions),
+            slow_reader: ms(None, file.slow_reader_ms, plain.slow_reader),
+            max_connections: file.max_connections.unwrap_or(plain.max_connections),
             sync: !args.unsafe_no_fsync,
             namespaces: file.namespaces,
             admin_tokens: file.admin_tokens,

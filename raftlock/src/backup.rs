@@ -16,7 +16,7 @@ const HEAD: usize = 12;
 /// The file in a restored replica's directory.
 const GENESIS: &str = "genesis.bin";
 
-/// The machines of all groups.
+/// The machines of all groups, that of the bucket map last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Backup {
     groups: Vec<Vec<u8>>,
@@ -52,20 +52,26 @@ impl Backup {
         Ok((backup, crc))
     }
 
-    /// How many groups it has.
+    /// How many groups of locks it has; the last machine is that of the bucket map's group.
     pub fn groups(&self) -> usize {
-        self.groups.len()
+        self.groups.len().saturating_sub(1)
+    }
+
+    /// Refuses a node with another number of groups.
+    pub fn check_groups(&self, groups: u32) -> io::Result<()> {
+        let count = self.groups();
+        if count == groups as usize {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "it was restored from a backup of {count} groups; start it with --groups {count}"
+        )))
     }
 
     /// The machine of a group.
     pub fn machine(&self, group: u32) -> io::Result<Machine> {
         let bytes = self.groups.get(group as usize);
-        let bytes = bytes.ok_or_else(|| {
-            let count = self.groups.len();
-            io::Error::other(format!(
-                "it was restored from a backup of {count} groups; start it with --groups {count}"
-            ))
-        })?;
+        let bytes = bytes.ok_or_else(|| io::Error::other(format!("it has no group {group}")))?;
         Machine::from_bytes(bytes).map_err(io::Error::other)
     }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -49,23 +50,30 @@ async fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match cli.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
     }
+    if !matches!(cli.command, Command::Serve(_) | Command::Lock(_)) {
+        // `raftlock status | head` ends with its reader.
+        // SAFETY: the default action touches no memory of this program.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     run(cli.command).await.unwrap_or_else(|error| {
-        eprintln!("raftlock: {error:#}");
+        match error.downcast_ref::<raftlock::ServeError>() {
+            // It names its causes itself.
+            Some(error) => eprintln!("raftlock: {error}"),
+            None => eprintln!("raftlock: {error:#}"),
+        }
         ExitCode::FAILURE
     })
 }
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => {
-            let config = raftlock::Config::try_from(args).map_err(anyhow::Error::msg)?;
-            raftlock::run_until_signal(config).await?;
-        }
+        Command::Serve(args) => raftlock::run_until_signal(args).await?,
         Command::Lock(args) => return cli::lock::run(args).await,
         Command::Status(args) => cli::look::status(args).await?,
         Command::Locks(args) => cli::look::locks(args).await?,

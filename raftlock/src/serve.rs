@@ -6,14 +6,20 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::DropGuard;
 
+use crate::args::ServeArgs;
 use crate::backup;
+use crate::buckets;
 use crate::config::Config;
 use crate::http::{self, App};
 use crate::raft::{Node, NodeError, NodeSetup, PeerBook, ReplicaStatus};
-use crate::transport::{self, MutualTls, Tcp, TlsListener, Transport};
+use crate::transport::{self, Bounded, Live, MutualTls, Tcp, TlsListener, Transport};
 use crate::wal::{Dir, Flusher, RealDir, Wal, WalError, WalOptions};
 
 /// Why a node did not start or stopped.
@@ -49,14 +55,21 @@ pub enum ServeError {
     Failed(String),
 }
 
+/// How long clients may take to take their last answers when a node stops.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// A running node. Dropping it stops the node.
 pub struct Handle {
     addr: SocketAddr,
-    stop: watch::Sender<bool>,
+    app: Arc<App>,
     failure: watch::Receiver<Option<String>>,
-    tasks: JoinSet<()>,
+    answering: JoinSet<()>,
+    mapping: JoinSet<()>,
+    _ended: DropGuard,
     node: Node,
     flushed: oneshot::Receiver<()>,
+    certificate: Option<Live<TlsAcceptor>>,
+    peers: Option<MutualTls>,
 }
 
 impl Handle {
@@ -70,18 +83,47 @@ impl Handle {
         self.node.status()
     }
 
-    /// Waits until every group has a leader, at most so long; false if not.
+    /// Waits until every group has a leader and the bucket map is known, at most so long; false if not.
     pub async fn wait_ready(&self, limit: Duration) -> bool {
-        self.node.wait_ready(limit).await
+        let ready = async {
+            while !self.node.wait_ready(limit).await || self.app.map().is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(limit, ready).await.is_ok()
     }
 
-    /// Stops in order: hands leaderships over, takes no new connections, ends the tasks, then the log; the data directory is free afterwards.
+    /// Takes tokens, namespaces, limits and certificates of a configuration from now on; what is wrong with it changes nothing.
+    pub fn reload(&self, config: &Config) -> Result<(), ServeError> {
+        let wrong = |error: std::io::Error| ServeError::Config(error.to_string());
+        config.check().map_err(ServeError::Config)?;
+        self.app
+            .config
+            .check_reload(config)
+            .map_err(ServeError::Config)?;
+        let acceptor = config.tls.as_ref().map(transport::acceptor).transpose();
+        let acceptor = acceptor.map_err(wrong)?;
+        if let (Some(peers), Some(files)) = (&self.peers, &config.peer_tls) {
+            peers.reload(files).map_err(wrong)?;
+        }
+        if let (Some(live), Some(acceptor)) = (&self.certificate, acceptor) {
+            live.set(acceptor);
+        }
+        self.app.reload(config);
+        tracing::info!("tokens, namespaces, limits and certificates were read anew");
+        Ok(())
+    }
+
+    /// Stops in order: hands leaderships over, answers what waits, takes no new connections, ends the tasks, then the log;
+    /// nothing uses the data directory afterwards.
     pub async fn stop(mut self) {
+        self.mapping.shutdown().await;
         self.node.stop().await;
-        let _ = self.stop.send(true);
-        self.tasks.abort_all();
-        while self.tasks.join_next().await.is_some() {}
-        let _ = tokio::time::timeout(Duration::from_secs(5), self.flushed).await;
+        self.app.stopped();
+        let _ = timeout(FAREWELL, self.answering.join_next()).await;
+        self.answering.shutdown().await;
+        let _ = timeout(2 * FAREWELL, self.app.tasks.wait()).await;
+        let _ = timeout(Duration::from_secs(5), &mut self.flushed).await;
     }
 
     /// Resolves when the node cannot go on (its disk failed).
@@ -104,6 +146,11 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         source,
     };
     let dir: Arc<dyn Dir> = Arc::new(RealDir::open(&config.data).map_err(data)?);
+    let beginning = backup::beginning(&*dir).map_err(data)?;
+    if let Some((backup, _)) = &beginning {
+        backup.check_groups(config.groups).map_err(data)?;
+    }
+    buckets::check_groups(&*dir, config.groups).map_err(data)?;
     let (wal, records) = Wal::open(
         Arc::clone(&dir),
         WalOptions {
@@ -138,21 +185,26 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     } else {
         config.client_url.clone()
     };
-    let (beginning, cluster) = match backup::beginning(&*dir).map_err(data)? {
+    let (beginning, cluster) = match beginning {
         Some((backup, crc)) => (Some(backup), format!("{} from {crc:08x}", config.cluster)),
         None => (None, config.cluster.clone()),
     };
+    // Replicas with other groups would take one group for another.
+    let cluster = format!("{cluster} of {} groups", config.groups);
     let book = PeerBook::open(config.id, &cluster, url, Arc::clone(&dir), flusher.stats())
         .map_err(data)?;
     let book = Arc::new(book);
     let certificates = |error: std::io::Error| ServeError::Config(error.to_string());
-    let transport: Arc<dyn Transport> = match &config.peer_tls {
-        Some(files) => Arc::new(MutualTls::open(files).map_err(certificates)?),
+    let peers = config.peer_tls.as_ref().map(MutualTls::open).transpose();
+    let peers = peers.map_err(certificates)?;
+    let transport: Arc<dyn Transport> = match &peers {
+        Some(mutual) => Arc::new(mutual.clone()),
         None => Arc::new(Tcp),
     };
     let setup = NodeSetup {
         peers: config.peers.clone(),
-        groups: config.groups,
+        // The last one keeps the bucket map.
+        groups: config.groups + 1,
         heartbeat: config.heartbeat,
         snapshot_bytes: config.snapshot_bytes,
         keep_entries: 200,
@@ -164,46 +216,48 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         transport,
     };
     let node = Node::start(setup, failing).await?;
-    let tls = config
-        .tls
-        .as_ref()
-        .map(transport::acceptor)
-        .transpose()
-        .map_err(certificates)?;
+    let acceptor = config.tls.as_ref().map(transport::acceptor).transpose();
+    let certificate = acceptor.map_err(certificates)?.map(Live::new);
+    let room = transport::room(config.max_connections);
     let app = App::new(config, node.groups.clone(), node.rafts(), book);
-    let lone = app.config.peers.len() < 2;
-    if lone && !node.wait_ready(Duration::from_secs(10)).await {
-        tracing::warn!("not leading yet");
-    }
-    let (stop, stopping) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    match tls {
-        Some(acceptor) => {
-            let listener = TlsListener::new(listener, acceptor).map_err(listen_error)?;
-            tasks.spawn(answer(listener, app, stopping));
+    let (mut mapping, mut answering) = (JoinSet::new(), JoinSet::new());
+    mapping.spawn(http::keep_map(Arc::clone(&app)));
+    match certificate.clone() {
+        Some(live) => {
+            let listener = TlsListener::new(listener, move || live.get()).map_err(listen_error)?;
+            answering.spawn(answer(Bounded::new(listener, room), Arc::clone(&app)))
         }
         // Answers are small: held back for the acknowledgement of the one before, a hand-over would take 40 ms.
         None => {
             let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
-            tasks.spawn(answer(listener, app, stopping));
+            answering.spawn(answer(Bounded::new(listener, room), Arc::clone(&app)))
         }
-    }
-    tracing::info!(%addr, "serving");
-    Ok(Handle {
+    };
+    let handle = Handle {
         addr,
-        stop,
+        _ended: app.stopping.clone().drop_guard(),
+        app,
         failure,
-        tasks,
+        answering,
+        mapping,
         node,
         flushed,
-    })
+        certificate,
+        peers,
+    };
+    let lone = handle.app.config.peers.len() < 2;
+    if lone && !handle.wait_ready(Duration::from_secs(10)).await {
+        tracing::warn!("not leading yet");
+    }
+    tracing::info!(%addr, "serving");
+    Ok(handle)
 }
 
-async fn answer<L>(listener: L, app: Arc<App>, mut stopping: watch::Receiver<bool>)
+async fn answer<L>(listener: L, app: Arc<App>)
 where
     L: axum::serve::Listener<Addr: std::fmt::Debug>,
 {
-    let shutdown = async move { drop(stopping.wait_for(|stop| *stop).await) };
+    let shutdown = app.stopping.clone().cancelled_owned();
     if let Err(error) = axum::serve(listener, http::router(app))
         .with_graceful_shutdown(shutdown)
         .await
@@ -212,27 +266,26 @@ where
     }
 }
 
-/// Serves until SIGINT or SIGTERM, or until the disk fails.
-pub async fn run_until_signal(config: Config) -> Result<(), ServeError> {
-    let mut handle = serve(config).await?;
+/// Serves until SIGINT or SIGTERM, or until the disk fails. SIGHUP reads the configuration anew.
+pub async fn run_until_signal(args: ServeArgs) -> Result<(), ServeError> {
+    let read = || Config::try_from(args.clone()).map_err(ServeError::Config);
+    let signals = |source| ServeError::Config(format!("cannot listen for signals: {source}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(signals)?;
+    let mut term = signal(SignalKind::terminate()).map_err(signals)?;
+    let mut handle = serve(read()?).await?;
     println!("listening on {}", handle.addr());
-    tokio::select! {
-        error = handle.failed() => return Err(error),
-        () = signalled() => {}
+    loop {
+        tokio::select! {
+            error = handle.failed() => return Err(error),
+            _ = tokio::signal::ctrl_c() => break,
+            _ = term.recv() => break,
+            _ = hangup.recv() => {
+                if let Err(error) = read().and_then(|config| handle.reload(&config)) {
+                    tracing::error!(%error, "nothing was read anew");
+                }
+            }
+        }
     }
     handle.stop().await;
     Ok(())
-}
-
-async fn signalled() {
-    let term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    match term {
-        Ok(mut term) => {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = term.recv() => {}
-            }
-        }
-        Err(_) => drop(tokio::signal::ctrl_c().await),
-    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raftlock::{Config, Handle, serve};
-use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome};
+use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security};
 
 struct Cluster {
     nodes: BTreeMap<u64, Handle>,
@@ -122,6 +122,28 @@ async fn a_grant_outlives_its_leader_and_the_session_goes_on() {
     let back = serve(cluster.configs[&leader].clone()).await.unwrap();
     assert!(back.wait_ready(Duration::from_secs(10)).await);
     cluster.nodes.insert(leader, back);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_sends_plain_clients_to_the_leader() {
+    let cluster = Cluster::start(14, 3, 1).await;
+    let api = Api::new(&cluster.endpoints(), Duration::from_secs(2)).unwrap();
+    until_ok(|| api.create_session(10_000, "", None)).await;
+    let leader = cluster.leader(0).unwrap();
+    let follower = cluster.configs.keys().find(|id| **id != leader).unwrap();
+    let base = |id: &u64| format!("http://{}", cluster.configs[id].listen);
+    let http = Security::default().http(None).unwrap();
+    let sent = http.get(format!("{}/v1/locks/a%20b?x=1", base(follower)));
+    let sent = sent.send().await.unwrap();
+    let place = format!("{}/v1/locks/a%20b?x=1", base(&leader));
+    assert_eq!(
+        (
+            sent.status().as_u16(),
+            sent.headers()["location"].to_str().unwrap()
+        ),
+        (307, &*place)
+    );
     cluster.stop_all().await;
 }
 

@@ -185,7 +185,7 @@ async fn bad_requests_get_typed_errors() {
     assert_eq!(code(api.keepalive("nonsense").await), "bad_request");
     assert_eq!(
         code(api.acquire("a", "0123456789abcdef", &wait(0)).await),
-        "bad_request"
+        "wrong_group"
     );
     assert_eq!(
         code(api.acquire("a", "0023456789abcdef", &wait(0)).await),

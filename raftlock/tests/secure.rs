@@ -1,37 +1,22 @@
 //! Namespaces, bearer tokens, TLS towards clients and between replicas: real servers on loopback.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use common::{certificates, free_addr, wait};
 use raftlock::config::{ClientTls, Namespace, PeerTls};
 use raftlock::{Config, Handle, serve};
 use raftlock_client::{
     AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security, Stream,
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 const JOBS: &str = "token-of-the-jobs-team";
 const ORDERS: &str = "token-of-the-orders-team";
 const ADMIN: &str = "token-of-an-administrator";
-
-/// An authority of its own in `dir`, named `stem`, and a certificate for 127.0.0.1 signed by it: (ca, cert, key).
-fn certificates(dir: &Path, stem: &str) -> (PathBuf, PathBuf, PathBuf) {
-    let file = |kind: &str| dir.join(format!("{stem}-{kind}.pem"));
-    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut ca = CertificateParams::new(Vec::new()).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_cert = ca.self_signed(&ca_key).unwrap();
-    let issuer = Issuer::new(ca, ca_key);
-    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = leaf.signed_by(&key, &issuer).unwrap();
-    std::fs::write(file("ca"), ca_cert.pem()).unwrap();
-    std::fs::write(file("cert"), cert.pem()).unwrap();
-    std::fs::write(file("key"), key.serialize_pem()).unwrap();
-    (file("ca"), file("cert"), file("key"))
-}
 
 fn namespace(token: &str) -> Namespace {
     Namespace {
@@ -169,10 +154,7 @@ async fn a_namespace_has_its_own_limits() {
     };
     let (first, dying) = (open(60_000).await, open(200).await);
     assert_eq!((first.ttl_ms, dying.ttl_ms), (3_000, 200));
-    let wait = AcquireOptions {
-        wait_ms: 2_500,
-        ..AcquireOptions::default()
-    };
+    let wait = wait(2_500);
     jobs.acquire("jobs/a", &dying.session, &wait)
         .await
         .result()
@@ -213,8 +195,8 @@ async fn a_namespace_has_its_own_limits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_speak_tls_and_trust_one_authority_only() {
     let dir = tempfile::tempdir().unwrap();
-    let (ca, cert, key) = certificates(dir.path(), "clients");
-    let (stranger, ..) = certificates(dir.path(), "stranger");
+    let (ca, cert, key) = certificates(dir.path(), "clients", "127.0.0.1");
+    let (stranger, ..) = certificates(dir.path(), "stranger", "127.0.0.1");
     let mut config = lone(dir.path());
     config.tls = Some(ClientTls { cert, key });
     let handle = serve(config).await.unwrap();
@@ -253,13 +235,8 @@ async fn clients_speak_tls_and_trust_one_authority_only() {
     handle.stop().await;
 }
 
-fn free_addr() -> String {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
+/// Where the replicas are.
+const HOST: &str = "127.0.33.1";
 
 /// A peer port's greeting, as a stranger without a certificate would try it.
 async fn greets_plainly(addr: &str) -> bool {
@@ -275,9 +252,9 @@ async fn greets_plainly(addr: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_show_each_other_certificates() {
     let dir = tempfile::tempdir().unwrap();
-    let peers: BTreeMap<u64, String> = (1..=3).map(|id| (id, free_addr())).collect();
-    let (ca, cert, key) = certificates(dir.path(), "peers");
-    let (_, other_cert, other_key) = certificates(dir.path(), "others");
+    let peers: BTreeMap<u64, String> = (1..=3).map(|id| (id, free_addr(33).to_string())).collect();
+    let (ca, cert, key) = certificates(dir.path(), "peers", HOST);
+    let (_, other_cert, other_key) = certificates(dir.path(), "others", HOST);
     let config = |id: u64, cert: &Path, key: &Path| Config {
         id,
         peers: peers.clone(),

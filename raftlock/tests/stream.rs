@@ -1,12 +1,13 @@
-//! The stream: pipelining, wake-ups, lost notices, and clients that misbehave.
+//! The stream: pipelining, wake-ups, lost notices, full queues.
 #![allow(clippy::unwrap_used)]
+
+mod common;
 
 use std::time::Duration;
 
+use common::{hold, open, wait};
 use raftlock::{Config, Handle, serve};
-use raftlock_client::{AcquireOptions, Api, Event, Outcome, Stream};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use raftlock_client::{Api, Event, Outcome, Stream};
 use tokio::time::timeout;
 
 async fn start() -> (Handle, String, tempfile::TempDir) {
@@ -20,33 +21,15 @@ async fn start() -> (Handle, String, tempfile::TempDir) {
     (handle, url, dir)
 }
 
-fn wait(ms: u64) -> AcquireOptions {
-    AcquireOptions {
-        wait_ms: ms,
-        ..AcquireOptions::default()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_told_that_they_queue_and_woken_one_by_one() {
     let (handle, url, _dir) = start().await;
     let (stream, mut events) = Stream::connect(&url).await.unwrap();
-    let mut sessions = Vec::new();
-    for label in ["a", "b", "c"] {
-        sessions.push(
-            stream
-                .create_session(5000, label, "x")
-                .await
-                .result()
-                .unwrap()
-                .session,
-        );
+    let (holder, first) = hold(&stream, "x", 5000).await;
+    let mut sessions = vec![holder];
+    for _ in 0..2 {
+        sessions.push(open(&stream, "x", 5000).await);
     }
-    let first = stream
-        .acquire("x", &sessions[0], &wait(0))
-        .await
-        .result()
-        .unwrap();
     let mut waiting = Vec::new();
     for session in &sessions[1..] {
         let (stream, session, number) = (stream.clone(), session.clone(), stream.number());
@@ -91,17 +74,7 @@ async fn waiters_are_told_that_they_queue_and_woken_one_by_one() {
 async fn a_lost_session_is_told_with_its_grants() {
     let (handle, url, _dir) = start().await;
     let (stream, mut events) = Stream::connect(&url).await.unwrap();
-    let session = stream
-        .create_session(300, "a", "x")
-        .await
-        .result()
-        .unwrap()
-        .session;
-    let grant = stream
-        .acquire("x", &session, &wait(0))
-        .await
-        .result()
-        .unwrap();
+    let (session, grant) = hold(&stream, "x", 300).await;
     let event = timeout(Duration::from_secs(3), events.recv())
         .await
         .unwrap()
@@ -122,20 +95,27 @@ async fn a_lost_session_is_told_with_its_grants() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_on_a_stream_that_has_ended_is_unknown_at_once() {
+    let (handle, url, _dir) = start().await;
+    let (stream, mut events) = Stream::connect(&url).await.unwrap();
+    handle.stop().await;
+    assert_eq!(
+        timeout(Duration::from_secs(5), events.recv())
+            .await
+            .unwrap(),
+        None
+    );
+    let shown = timeout(Duration::from_secs(5), stream.show("x"))
+        .await
+        .unwrap();
+    assert!(matches!(shown, Outcome::Unknown(error) if error.code == "transport"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_refuses_and_names_a_pause() {
     let (handle, url, _dir) = start().await;
     let (stream, _events) = Stream::connect(&url).await.unwrap();
-    let session = stream
-        .create_session(5000, "a", "x")
-        .await
-        .result()
-        .unwrap()
-        .session;
-    stream
-        .acquire("x", &session, &wait(0))
-        .await
-        .result()
-        .unwrap();
+    let (session, _) = hold(&stream, "x", 5000).await;
     for _ in 0..3 {
         let (stream, session) = (stream.clone(), session.clone());
         tokio::spawn(async move { stream.acquire("x", &session, &wait(5000)).await });
@@ -148,49 +128,6 @@ async fn a_full_queue_refuses_and_names_a_pause() {
         ),
         other => panic!("{other:?}"),
     }
-    handle.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_and_slow_readers_harm_nobody_else() {
-    let (handle, url, _dir) = start().await;
-    // Rubbish instead of HTTP.
-    let mut raw = TcpStream::connect(handle.addr()).await.unwrap();
-    raw.write_all(&[0xFF; 300]).await.unwrap();
-    let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(2), raw.read_to_end(&mut answer)).await;
-    // A stream whose client never reads: its own requests stop being read, nothing grows.
-    let mut slow = TcpStream::connect(handle.addr()).await.unwrap();
-    let upgrade = "GET /v1/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-                   sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
-    slow.write_all(upgrade.as_bytes()).await.unwrap();
-    let line = br#"{"id":1,"op":"show","lock":"x"}"#;
-    let mut frame = vec![0x81, 0x80 | line.len() as u8, 0, 0, 0, 0];
-    frame.extend_from_slice(line);
-    for _ in 0..20_000 {
-        if timeout(Duration::from_millis(50), slow.write_all(&frame))
-            .await
-            .is_err()
-        {
-            break;
-        }
-    }
-    let (stream, _events) = Stream::connect(&url).await.unwrap();
-    let session = stream
-        .create_session(5000, "good", "x")
-        .await
-        .result()
-        .unwrap()
-        .session;
-    stream
-        .acquire("x", &session, &wait(0))
-        .await
-        .result()
-        .unwrap();
-    let long = "y".repeat(100_000);
-    assert!(
-        matches!(stream.show(&long).await, Outcome::DefiniteFail(error) if error.code == "bad_request")
-    );
     handle.stop().await;
 }
 

@@ -22,12 +22,9 @@ enum Node {
 
 pub fn main(args: Args) -> ExitCode {
     let Node::Raftlock(serve) = args.node;
-    let config = match raftlock::Config::try_from(serve) {
-        Ok(config) => config,
-        Err(why) => return fail(exit::USAGE, why),
-    };
-    match block_on(raftlock::run_until_signal(config)) {
+    match block_on(raftlock::run_until_signal(serve)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(e @ raftlock::ServeError::Config(_))) => fail(exit::USAGE, e),
         Ok(Err(e)) => fail(exit::HARNESS, e),
         Err(code) => code,
     }

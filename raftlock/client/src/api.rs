@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::{CallError, Outcome, Retry, WireError};
 use crate::routes::{BucketMap, Routes, group_of_session};
@@ -39,6 +39,9 @@ pub struct SessionInfo {
     /// The group that keeps it; locks of other groups need another session.
     #[serde(default)]
     pub group: u32,
+    /// Version of the bucket map by which the node chose the group.
+    #[serde(default)]
+    pub map: u64,
 }
 
 /// A keepalive's answer.
@@ -78,10 +81,16 @@ pub struct AcquireOptions {
 /// A lock as `GET /v1/locks/{name}` shows it.
 #[derive(Debug, Clone, Deserialize, serde::Serialize)]
 pub struct LockInfo {
+    /// Its name.
+    pub name: String,
+    /// The group that keeps it.
+    pub group: u32,
     /// Is it held?
     pub held: bool,
-    /// Grants: `session`, `token`, `mode`, `count`, `held_for_ms`.
+    /// Grants: `session`, `token`, `mode`, `count`, `held_for_ms`; not more than the node shows.
     pub holders: Vec<Value>,
+    /// How many there are.
+    pub holder_count: u64,
     /// Clients in the queue.
     pub waiters: u64,
     /// Kept back after a failed holder.
@@ -154,7 +163,7 @@ impl Api {
         &self.inner.security
     }
 
-    /// `GET /v1/map`, read once and kept.
+    /// `GET /v1/map`, kept until a node tells of a newer version.
     pub async fn map(&self) -> Outcome<BucketMap> {
         if let Some(map) = &self.routes().map {
             return Outcome::Ok(map.clone());
@@ -187,8 +196,13 @@ impl Api {
             Some(lock) => self.map().await.ok().and_then(|map| map.group_of(lock)),
             None => Some(0),
         };
-        self.call(Method::POST, "/v1/sessions", Some(body), 0, group)
-            .await
+        let opened: Outcome<SessionInfo> = self
+            .call(Method::POST, "/v1/sessions", Some(body), 0, group)
+            .await;
+        if let Outcome::Ok(info) = &opened {
+            self.routes().told_of_map(info.map);
+        }
+        opened
     }
 
     /// `POST /v1/sessions/{id}:keepalive`. On `Ok` the session lives for `ttl_ms` from the moment this was called.
@@ -224,32 +238,11 @@ impl Api {
         session: &str,
         options: &AcquireOptions,
     ) -> Outcome<Grant> {
-        let mut body = Map::new();
-        body.insert("session".to_owned(), json!(session));
-        body.insert("wait_ms".to_owned(), json!(options.wait_ms));
-        match options.mode {
-            Mode::Exclusive => {}
-            Mode::Shared => drop(body.insert("mode".to_owned(), json!("shared"))),
-            Mode::Semaphore(permits) => {
-                body.insert("mode".to_owned(), json!("semaphore"));
-                body.insert("permits".to_owned(), json!(permits));
-            }
-        }
-        let optional = [
-            ("owner", options.owner.as_ref().map(|owner| json!(owner))),
-            ("request_id", options.request_id.map(|id| json!(id))),
-            ("epoch", options.epoch.map(|epoch| json!(epoch))),
-        ];
-        body.extend(
-            optional
-                .into_iter()
-                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
-        );
-        let path = format!("/v1/locks/{}:acquire", encode(name));
+        let path = format!("/v1/locks/{}:acquire", percent_encode(name));
         self.call(
             Method::POST,
             &path,
-            Some(Value::Object(body)),
+            Some(acquire_body(session, options)),
             options.wait_ms,
             group_of_session(session),
         )
@@ -269,7 +262,7 @@ impl Api {
         if let Some(id) = request_id {
             body["request_id"] = json!(id);
         }
-        let path = format!("/v1/locks/{}:release", encode(name));
+        let path = format!("/v1/locks/{}:release", percent_encode(name));
         let done: Outcome<Value> = self
             .call(
                 Method::POST,
@@ -284,7 +277,7 @@ impl Api {
 
     /// `POST /v1/locks/{name}:check`: is this token still the current one?
     pub async fn check(&self, name: &str, token: u64) -> Outcome<bool> {
-        let path = format!("/v1/locks/{}:check", encode(name));
+        let path = format!("/v1/locks/{}:check", percent_encode(name));
         let done: Outcome<Value> = self
             .call(
                 Method::POST,
@@ -299,7 +292,7 @@ impl Api {
 
     /// `GET /v1/locks/{name}`: a linearizable read.
     pub async fn show(&self, name: &str) -> Outcome<LockInfo> {
-        let path = format!("/v1/locks/{}", encode(name));
+        let path = format!("/v1/locks/{}", percent_encode(name));
         self.call(Method::GET, &path, None, 0, self.group_of(name))
             .await
     }
@@ -383,6 +376,9 @@ impl Api {
     }
 
     fn refused<T>(&self, wire: WireError, group: Option<u32>) -> Result<Outcome<T>, String> {
+        if let Some(version) = wire.map {
+            self.routes().told_of_map(version);
+        }
         if wire.effect == "none"
             && let Some(leader) = wire.leader
         {
@@ -413,8 +409,31 @@ impl Api {
     }
 }
 
-/// Percent-encodes a lock's name for a path; `/` stays.
-fn encode(name: &str) -> String {
+/// The body of an acquire.
+pub(crate) fn acquire_body(session: &str, options: &AcquireOptions) -> Value {
+    let mut body = json!({ "session": session, "wait_ms": options.wait_ms });
+    match options.mode {
+        Mode::Exclusive => {}
+        Mode::Shared => body["mode"] = json!("shared"),
+        Mode::Semaphore(permits) => {
+            body["mode"] = json!("semaphore");
+            body["permits"] = json!(permits);
+        }
+    }
+    if let Some(owner) = &options.owner {
+        body["owner"] = json!(owner);
+    }
+    if let Some(id) = options.request_id {
+        body["request_id"] = json!(id);
+    }
+    if let Some(epoch) = options.epoch {
+        body["epoch"] = json!(epoch);
+    }
+    body
+}
+
+/// Percent-encodes a lock's name for a path or a query; `/` stays.
+pub fn percent_encode(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -432,6 +451,6 @@ mod tests {
 
     #[test]
     fn names_are_encoded_for_paths() {
-        assert_eq!(encode("a/b c:d?ü"), "a/b%20c%3Ad%3F%C3%BC");
+        assert_eq!(percent_encode("a/b c:d?ü"), "a/b%20c%3Ad%3F%C3%BC");
     }
 }

@@ -71,7 +71,8 @@ impl Client {
         })
     }
 
-    /// Takes a lock, waiting at most `wait` (zero: try only).
+    /// Takes a lock, waiting at most `wait` (zero: try only). If this is dropped before it is done, what it is granted is given
+    /// back in the background.
     pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
         let until = Instant::now() + wait;
         let mut attempt = 0;
@@ -79,7 +80,15 @@ impl Client {
             attempt += 1;
             let session = self.session(name).await?;
             let request_id = Some(self.inner.request.fetch_add(1, Ordering::Relaxed));
-            match self.attempt(name, mode, until, request_id, &session).await {
+            let mut abandoned = Abandoned {
+                ask: Some((self.clone(), name.to_owned(), Arc::clone(&session))),
+                mode,
+                until,
+                request_id,
+            };
+            let result = self.attempt(name, mode, until, request_id, &session).await;
+            abandoned.ask = None;
+            match result {
                 Err(error) if error.retry == Retry::NewSession && attempt < SESSIONS => {
                     self.forget(&session).await;
                 }
@@ -127,7 +136,7 @@ impl Client {
             let again = matches!(error.retry, Retry::OtherNode | Retry::SameRequest)
                 || matches!(
                     error.code.as_str(),
-                    "no_leader" | "overloaded" | "queue_full"
+                    "no_leader" | "no_map" | "overloaded" | "queue_full"
                 );
             if !again
                 || !session.is_valid()
@@ -210,6 +219,30 @@ impl Guard {
     pub async fn release(mut self) -> Result<bool, CallError> {
         self.done = true;
         release(&self.client, &self.name, &self.session, self.token).await
+    }
+}
+
+/// An acquire whose caller may go away: it stays in the queue and may be granted, to a session that lives on.
+struct Abandoned {
+    ask: Option<(Client, String, Arc<LiveSession>)>,
+    mode: Mode,
+    until: Instant,
+    request_id: Option<u64>,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let (mode, until, request_id) = (self.mode, self.until, self.request_id);
+        if let Some((client, name, session)) = self.ask.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                let asked = client.attempt(&name, mode, until, request_id, &session);
+                if let Ok(token) = asked.await {
+                    let _ = release(&client, &name, &session, token).await;
+                }
+            });
+        }
     }
 }
 

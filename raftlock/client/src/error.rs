@@ -34,7 +34,9 @@ pub struct CallError {
     /// The current epoch, where the server named it.
     pub epoch: Option<u64>,
     /// Base URL of the leader, where the server named it.
-    pub leader: Option<String>,
+    pub leader: Option<Box<str>>,
+    /// Version of the bucket map, where it was refused by it.
+    pub map: Option<u64>,
 }
 
 impl CallError {
@@ -46,6 +48,7 @@ impl CallError {
             retry_after_ms: None,
             epoch: None,
             leader: None,
+            map: None,
         }
     }
 }
@@ -95,6 +98,7 @@ pub(crate) struct WireError {
     retry_after_ms: Option<u64>,
     pub(crate) leader: Option<String>,
     epoch: Option<u64>,
+    pub(crate) map: Option<u64>,
 }
 
 impl WireError {
@@ -107,7 +111,8 @@ impl WireError {
             retry: self.retry,
             retry_after_ms: self.retry_after_ms,
             epoch: self.epoch,
-            leader: self.leader,
+            leader: self.leader.map(String::into_boxed_str),
+            map: self.map,
         };
         if definite {
             Outcome::DefiniteFail(error)

@@ -13,8 +13,11 @@ mod secure;
 mod session;
 mod stream;
 
-pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo};
+pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo, percent_encode};
 pub use client::{Client, ClientOptions, Guard};
+/// A request of [`Security::http`]'s client.
+pub use reqwest::RequestBuilder;
+
 pub use error::{CallError, Outcome, Retry};
 pub use routes::BucketMap;
 pub use secure::Security;

@@ -75,6 +75,9 @@ impl Api {
     fn next_step(&self, outcome: Outcome<Grant>, group: Option<u32>) -> Option<Outcome<Grant>> {
         match &outcome {
             Outcome::DefiniteFail(error) => {
+                if let Some(version) = error.map {
+                    self.routes().told_of_map(version);
+                }
                 if let Some(leader) = &error.leader {
                     let leader = self.security().base_url(leader);
                     self.routes().led_by(group, leader);

@@ -61,6 +61,13 @@ impl Routes {
         self.current = (at.unwrap_or(self.current) + 1) % self.nodes.len();
     }
 
+    /// A node told which version of the map it goes by: an older copy is read anew before the next use.
+    pub(crate) fn told_of_map(&mut self, version: u64) {
+        if self.map.as_ref().is_some_and(|map| map.version < version) {
+            self.map = None;
+        }
+    }
+
     /// A node named the leader of this group.
     pub(crate) fn led_by(&mut self, group: Option<u32>, leader: String) {
         let at = self.nodes.iter().position(|node| *node == leader);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use raftlock_client::{RequestBuilder, percent_encode};
 use serde_json::Value;
 
 use super::{Endpoints, Secure};
@@ -46,18 +47,12 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
     let http = security.http(TIME)?;
     let mut reached = 0;
     for endpoint in &args.at.endpoints {
-        let answer = async {
-            http.get(format!("{}/v1/status", security.base_url(endpoint)))
-                .send()
-                .await?
-                .json::<Value>()
-                .await
-        };
-        match answer.await {
+        let url = format!("{}/v1/status", security.base_url(endpoint));
+        match answer(http.get(url)).await {
             Ok(status) if args.json => println!("{status}"),
             Ok(status) => print_status(endpoint, &status),
             Err(error) => {
-                eprintln!("{endpoint}: {error}");
+                eprintln!("{endpoint}: {error:#}");
                 continue;
             }
         }
@@ -102,8 +97,9 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
         let security = args.at.secure.security();
         let http = security.http(TIME)?;
         for endpoint in &args.at.endpoints {
-            let url = format!("{}/v1/locks?prefix={prefix}", security.base_url(endpoint));
-            let listed: Value = http.get(url).send().await?.json().await?;
+            let (base, prefix) = (security.base_url(endpoint), percent_encode(prefix));
+            let url = format!("{base}/v1/locks?prefix={prefix}");
+            let listed = answer(http.get(url)).await.context(endpoint.clone())?;
             for lock in listed["locks"].as_array().into_iter().flatten() {
                 println!("{lock}");
             }
@@ -116,13 +112,17 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
 pub async fn admin(args: NodeArgs, verb: &str) -> anyhow::Result<()> {
     let security = args.secure.security();
     let url = format!("{}/v1/admin/{verb}", security.base_url(&args.node));
-    let response = security
-        .http(TIME)?
-        .post(&url)
-        .send()
-        .await
-        .with_context(|| format!("cannot reach {}", args.node))?;
-    let text = response.text().await?;
-    println!("{text}");
+    let said = answer(security.http(TIME)?.post(&url)).await;
+    println!("{}", said.with_context(|| args.node.clone())?);
     Ok(())
+}
+
+/// What a node answers; its refusals are errors.
+async fn answer(request: RequestBuilder) -> anyhow::Result<Value> {
+    let value: Value = request.send().await?.json().await?;
+    if let Some(error) = value.get("error") {
+        let word = |key: &str| error[key].as_str().unwrap_or("?").to_owned();
+        bail!("{}: {}", word("code"), word("message"));
+    }
+    Ok(value)
 }

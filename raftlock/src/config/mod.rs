@@ -45,6 +45,12 @@ pub struct Config {
     pub lock_delay: Duration,
     /// Waiters for one lock before more are refused.
     pub max_waiters: u32,
+    /// Sessions of a namespace in one group before more are refused.
+    pub max_sessions: u32,
+    /// A stream whose client has not read for so long is dropped.
+    pub slow_reader: Duration,
+    /// Connections of clients before more are refused; never more than the system's limit of open files leaves room for.
+    pub max_connections: u32,
     /// Longest wait for a lock.
     pub max_wait: Duration,
     /// False loses acknowledged grants at a power cut.
@@ -79,6 +85,9 @@ impl Config {
             default_ttl: Duration::from_secs(15),
             lock_delay: Duration::ZERO,
             max_waiters: 500,
+            max_sessions: 100_000,
+            slow_reader: Duration::from_secs(10),
+            max_connections: 16_384,
             max_wait: Duration::from_secs(300),
             sync: true,
             namespaces: BTreeMap::new(),
@@ -110,7 +119,47 @@ impl Config {
         if self.tokens().any(|token| token.len() < TOKEN_MIN) {
             return Err(format!("a bearer token is shorter than {TOKEN_MIN} bytes"));
         }
+        if count > 1 && self.listen.ip().is_unspecified() && self.client_url.is_empty() {
+            let listen = self.listen;
+            return Err(format!(
+                "{listen} is no address that clients could be sent to: say client_url, the base URL under which they reach this node"
+            ));
+        }
         self.check_exposure()
+    }
+
+    /// May a running node take over what this other configuration says? Names what would need a restart.
+    pub fn check_reload(&self, other: &Config) -> Result<(), String> {
+        let differs = [
+            ("id", self.id != other.id),
+            ("listen", self.listen != other.listen),
+            ("data", self.data != other.data),
+            ("peers", self.peers != other.peers),
+            ("cluster", self.cluster != other.cluster),
+            ("client_url", self.client_url != other.client_url),
+            ("heartbeat_ms", self.heartbeat != other.heartbeat),
+            ("groups", self.groups != other.groups),
+            ("slow_reader_ms", self.slow_reader != other.slow_reader),
+            (
+                "max_connections",
+                self.max_connections != other.max_connections,
+            ),
+            ("unsafe_no_fsync", self.sync != other.sync),
+            ("tls", self.tls.is_some() != other.tls.is_some()),
+            (
+                "peer_tls",
+                self.peer_tls.is_some() != other.peer_tls.is_some(),
+            ),
+        ];
+        let names: Vec<&str> = differs
+            .iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(name, _)| *name)
+            .collect();
+        match names.is_empty() {
+            true => Ok(()),
+            false => Err(format!("a change of {} needs a restart", names.join(", "))),
+        }
     }
 
     fn check_exposure(&self) -> Result<(), String> {
@@ -153,6 +202,7 @@ impl Config {
             default_ttl: self.default_ttl,
             lock_delay: self.lock_delay,
             max_waiters: self.max_waiters,
+            max_sessions: self.max_sessions,
             ops_per_s: None,
         };
         if self.namespaces.is_empty() {
@@ -165,6 +215,7 @@ impl Config {
             default_ttl: ms(said.default_ttl_ms, own.default_ttl),
             lock_delay: ms(said.lock_delay_ms, own.lock_delay),
             max_waiters: said.max_waiters.unwrap_or(own.max_waiters),
+            max_sessions: said.max_sessions.unwrap_or(own.max_sessions),
             ops_per_s: said.ops_per_s,
             ..own
         })
@@ -203,6 +254,29 @@ mod tests {
         assert!(open.check().unwrap_err().contains("[peer_tls]"));
         open.trust_network = true;
         assert_eq!(open.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_reload_changes_policy_and_nothing_that_is_built_in() {
+        let (running, mut other) = (on("127.0.0.1:1"), on("127.0.0.1:1"));
+        other.admin_tokens = vec!["0123456789abcdef".to_owned()];
+        other.max_waiters = 7;
+        assert_eq!(running.check_reload(&other), Ok(()));
+        other.groups = 2;
+        other.id = 2;
+        let why = running.check_reload(&other).unwrap_err();
+        assert_eq!(why, "a change of id, groups needs a restart");
+    }
+
+    #[test]
+    fn replicas_say_where_clients_reach_them() {
+        let mut config = on("0.0.0.0:1");
+        config.trust_network = true;
+        assert_eq!(config.check(), Ok(()), "nobody is sent to a lone node");
+        config.peers = (1..=3).map(|id| (id, format!("10.0.0.{id}:2"))).collect();
+        assert!(config.check().unwrap_err().contains("client_url"));
+        config.client_url = "http://a:1".to_owned();
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Namespace {
     pub lock_delay_ms: Option<u64>,
     /// Waiters for one lock before more are refused.
     pub max_waiters: Option<u32>,
+    /// Sessions in one group before more are refused.
+    pub max_sessions: Option<u32>,
     /// Operations a second that one node takes for it.
     pub ops_per_s: Option<u32>,
     /// Its safety class.
@@ -76,6 +78,8 @@ pub struct Limits {
     pub lock_delay: Duration,
     /// Waiters for one lock.
     pub max_waiters: u32,
+    /// Sessions in one group.
+    pub max_sessions: u32,
     /// Operations a second.
     pub ops_per_s: Option<u32>,
 }
@@ -115,6 +119,7 @@ mod tests {
             default_ttl: Duration::from_secs(15),
             lock_delay: Duration::ZERO,
             max_waiters: 5,
+            max_sessions: 5,
             ops_per_s: None,
         };
         let granted =

@@ -63,11 +63,25 @@ impl Hub {
         self.wakes.remove(&(session, request));
     }
 
-    /// Tells `tx` when the session ends.
-    pub fn watch(&mut self, session: SessionId, tx: mpsc::UnboundedSender<Notice>) {
+    /// Tells `tx` when the session ends; false if it would have been told already.
+    pub fn watch(&mut self, session: SessionId, tx: &mpsc::UnboundedSender<Notice>) -> bool {
         let watchers = self.sessions.entry(session).or_default();
         watchers.retain(|other| !other.is_closed());
-        watchers.push(tx);
+        let new = !watchers.iter().any(|other| other.same_channel(tx));
+        if new {
+            watchers.push(tx.clone());
+        }
+        new
+    }
+
+    /// Tells `tx` nothing of this session any more.
+    pub fn unwatch(&mut self, session: SessionId, tx: &mpsc::UnboundedSender<Notice>) {
+        if let Some(watchers) = self.sessions.get_mut(&session) {
+            watchers.retain(|other| !other.same_channel(tx));
+            if watchers.is_empty() {
+                self.sessions.remove(&session);
+            }
+        }
     }
 
     /// The leadership is gone: all that wait learn that their outcome is unknown.
@@ -204,5 +218,29 @@ impl Applier {
                 let _ = self.driver.send(Applied::Led(*term));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_watches_a_session_twice_is_told_once_and_may_stop() {
+        let mut hub = Hub::default();
+        let (tx, mut rx) = mpsc::unbounded_channel();
+        let (other, mut others) = mpsc::unbounded_channel();
+        assert!(hub.watch(1, &tx) && !hub.watch(1, &tx) && hub.watch(1, &other));
+        let ended = Effect::SessionEnded {
+            session: 1,
+            why: Ended::Closed,
+            lost: Vec::new(),
+        };
+        hub.effect(&ended);
+        assert!(rx.try_recv().is_ok() && rx.try_recv().is_err());
+        assert!(others.try_recv().is_ok());
+        hub.watch(2, &tx);
+        hub.unwatch(2, &tx);
+        assert!(hub.sessions.is_empty(), "nothing is kept of it");
     }
 }

@@ -85,7 +85,7 @@ impl Access {
     }
 
     /// Who shows this `Authorization` header?
-    fn caller(&self, header: Option<&str>) -> Result<Caller, ApiError> {
+    pub(super) fn caller(&self, header: Option<&str>) -> Result<Caller, ApiError> {
         if self.tokens.is_empty() {
             return Ok(Caller::Any);
         }
@@ -103,7 +103,9 @@ impl FromRequestParts<Arc<App>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let header = parts.headers.get(header::AUTHORIZATION);
-        app.access
+        let policy = app.policy();
+        policy
+            .access
             .caller(header.and_then(|value| value.to_str().ok()))
     }
 }

@@ -38,7 +38,7 @@ pub(super) async fn snapshot(
             .await
             .map_err(|error| ApiError::stopped(&error))?;
     }
-    Ok(Json(json!({ "groups": app.rafts.len() })))
+    Ok(Json(json!({ "groups": app.groups.len() })))
 }
 
 /// `GET /v1/admin/backup`: all groups as this node has applied them, one after the other.
@@ -48,7 +48,7 @@ pub(super) async fn backup(
 ) -> Result<Vec<u8>, ApiError> {
     caller.may_tend()?;
     let mut backup = Backup::default();
-    for group in &app.groups {
+    for group in app.groups.iter().chain(app.map_group()) {
         backup
             .push(&group.shared.machine())
             .map_err(|error| ApiError::stopped(&error))?;

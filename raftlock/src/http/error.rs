@@ -8,6 +8,9 @@ use super::App;
 use crate::group::Answer;
 use crate::machine::{Refusal, Reply};
 
+/// Characters of a message that may quote the request.
+const QUOTE_LIMIT: usize = 300;
+
 /// What a client may do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,7 +35,7 @@ pub struct ApiError {
     /// Stable word for programs.
     pub code: &'static str,
     /// Sentence for people.
-    pub message: String,
+    pub message: Box<str>,
     /// `none`: surely nothing happened. `unknown`: it may have happened or may still happen.
     pub effect: &'static str,
     /// Advice.
@@ -42,24 +45,33 @@ pub struct ApiError {
     pub retry_after_ms: Option<u64>,
     /// Base URL of the node that leads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
+    pub leader: Option<Box<str>>,
     /// The current epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Version of the bucket map by which it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<u64>,
 }
 
 impl ApiError {
-    /// An error that changed nothing and should not be repeated.
+    /// An error that changed nothing and should not be repeated. What the message quotes of a request is cut.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if let Some((cut, _)) = message.char_indices().nth(QUOTE_LIMIT) {
+            message.truncate(cut);
+            message.push('…');
+        }
         ApiError {
             status,
             code,
-            message: message.into(),
+            message: message.into_boxed_str(),
             effect: "none",
             retry: Retry::No,
             retry_after_ms: None,
             leader: None,
             epoch: None,
+            map: None,
         }
     }
 
@@ -77,6 +89,27 @@ impl ApiError {
     /// The request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    /// The cluster is new, and nobody has made its bucket map yet.
+    pub fn no_map() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_map",
+            "this node does not know yet which group keeps which name",
+        )
+        .later(50)
+    }
+
+    /// The session is of another group than the lock, by the bucket map of this version.
+    pub fn wrong_group(lock: u32, session: u32, version: u64) -> Self {
+        let message = format!(
+            "this lock is kept by group {lock}, the session by group {session}; open one for this lock"
+        );
+        ApiError {
+            map: Some(version),
+            ..Self::new(StatusCode::CONFLICT, "wrong_group", message).advise(Retry::NewSession)
+        }
     }
 
     /// This replica has stopped.
@@ -143,7 +176,7 @@ impl ApiError {
     fn not_leader(leader: Option<String>) -> Self {
         match leader {
             Some(_) => ApiError {
-                leader,
+                leader: leader.map(String::into_boxed_str),
                 ..Self::new(
                     StatusCode::TEMPORARY_REDIRECT,
                     "not_leader",
@@ -175,6 +208,12 @@ impl ApiError {
                 )
                 .later(0)
             },
+            Refusal::TooManySessions => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_sessions",
+                "the namespace has as many sessions as it may in this group",
+            )
+            .later(1000),
             Refusal::Busy => conflict("busy", "the lock is held or awaited by others").later(100),
             Refusal::QueueFull => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -193,6 +232,11 @@ impl ApiError {
                 "other_namespace",
                 "the session is of another namespace than the lock; open one for this lock",
             ),
+            // Only this node's own map is ever proposed.
+            Refusal::StaleMap { current } => ApiError {
+                map: Some(current),
+                ..conflict("stale_map", "the bucket map has another version")
+            },
             Refusal::ModeMismatch => conflict(
                 "mode_mismatch",
                 "a semaphore of another size is in use under this name",
@@ -206,6 +250,10 @@ impl ApiError {
     }
 }
 
+/// Base URL of the node that a client is sent to.
+#[derive(Clone)]
+pub(super) struct Leader(pub Box<str>);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, axum::Json(self.json())).into_response();
@@ -213,6 +261,9 @@ impl IntoResponse for ApiError {
             && let Ok(value) = ms.div_ceil(1000).to_string().parse()
         {
             response.headers_mut().insert(header::RETRY_AFTER, value);
+        }
+        if let Some(leader) = self.leader {
+            response.extensions_mut().insert(Leader(leader));
         }
         response
     }

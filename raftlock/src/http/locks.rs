@@ -17,6 +17,8 @@ use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply, namespace_of};
 
 const NAME_LIMIT: usize = 512;
 const OWNER_LIMIT: usize = 128;
+/// A lock may have any number of readers; an answer shows so many.
+const HOLDERS_SHOWN: usize = 100;
 /// Request ids of clients stay below; the server numbers requests without one above.
 const OWN_IDS: u64 = 1 << 63;
 
@@ -132,7 +134,7 @@ pub(super) fn acquire_op(app: &App, name: &str, body: AcquireBody) -> Result<Acq
     if body.wait_ms > longest {
         return Err(ApiError::bad_request(format!("wait_ms is above {longest}")));
     }
-    let limits = app.spaces.limits(namespace_of(name))?;
+    let limits = app.policy().spaces.limits(namespace_of(name))?;
     Ok(Acquire {
         session,
         request: request_id(body.request_id)?,
@@ -153,7 +155,7 @@ async fn acquire(
     body: AcquireBody,
 ) -> Result<Json<Value>, ApiError> {
     let op = acquire_op(app, name, body)?;
-    same_group(group.id, op.session)?;
+    same_group(app, group.id, op.session)?;
     let (tx, mut rx) = mpsc::unbounded_channel();
     group.send(Cmd::Propose {
         op: Op::Acquire(op),
@@ -181,7 +183,7 @@ async fn release(
     body: ReleaseBody,
 ) -> Result<Json<Value>, ApiError> {
     let session = parse_session(&body.session)?;
-    same_group(group.id, session)?;
+    same_group(app, group.id, session)?;
     let op = Op::Release(Release {
         session,
         request: request_id(body.request_id)?,
@@ -197,14 +199,12 @@ async fn release(
     }
 }
 
-pub(super) fn same_group(group: u32, session: u64) -> Result<(), ApiError> {
+pub(super) fn same_group(app: &App, group: u32, session: u64) -> Result<(), ApiError> {
     if group_of(session) == group {
         return Ok(());
     }
-    Err(ApiError::bad_request(format!(
-        "this lock is kept by group {group}, the session by group {}; open one with \"group\":{group}",
-        group_of(session)
-    )))
+    let version = app.map()?.version;
+    Err(ApiError::wrong_group(group, group_of(session), version))
 }
 
 async fn check(
@@ -235,13 +235,15 @@ pub(super) fn lock_json(group: &Group, name: &str) -> Value {
     let machine = group.shared.machine();
     let lock = machine.lock(name);
     let holders: Vec<Value> = lock.map_or_else(Vec::new, |lock| {
-        lock.holders.iter().map(holder_json).collect()
+        let shown = lock.holders.iter().take(HOLDERS_SHOWN);
+        shown.map(holder_json).collect()
     });
     json!({
         "name": name,
         "group": group.id,
         "held": !holders.is_empty(),
         "holders": holders,
+        "holder_count": lock.map_or(0, |lock| lock.holders.len()),
         "waiters": lock.map_or(0, |lock| lock.queue.len()),
         "delayed": lock.is_some_and(|lock| lock.delay.is_some()),
     })

@@ -5,30 +5,38 @@ mod admin;
 mod error;
 mod locks;
 mod sessions;
+mod socket;
 mod spaces;
 mod status;
 mod stream;
+mod typed;
 mod watching;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::routing::{get, post};
 
 use access::Access;
 pub(crate) use access::Caller;
 pub use error::ApiError;
 use spaces::Spaces;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
 #[cfg(test)]
 pub(crate) use stream::Lines;
 
 use crate::Config;
-use crate::buckets::BucketMap;
-use crate::group::Group;
-use crate::machine::{SessionId, namespace_of};
+use crate::buckets::{BucketMap, StoredMap};
+use crate::group::{Cmd, Group};
+use crate::machine::{Op, SessionId, namespace_of};
 use crate::raft::{PeerBook, Raft};
 
 /// Largest request body, bytes.
@@ -38,33 +46,72 @@ const BODY_LIMIT: usize = 64 << 10;
 pub struct App {
     /// The node's configuration.
     pub config: Config,
-    /// The groups by number.
+    /// The groups of locks by number.
     pub groups: Vec<Group>,
-    /// Which group keeps which name.
-    pub buckets: BucketMap,
+    buckets: Buckets,
     /// Their replication.
     pub rafts: Arc<Vec<Raft>>,
     /// Where the other nodes are.
     pub book: Arc<PeerBook>,
-    access: Access,
-    spaces: Spaces,
+    /// Streams, which outlive their requests.
+    pub tasks: TaskTracker,
+    /// Ends streams and watchers when the node stops.
+    pub stopping: CancellationToken,
+    policy: RwLock<Arc<Policy>>,
+    /// Counts the reloads of the policy.
+    reloads: watch::Sender<u64>,
     /// Keepalives refused.
     renew_failures: AtomicU64,
+    /// Streams dropped because their clients did not read.
+    slow_readers: AtomicU64,
+}
+
+/// Which group keeps which name.
+enum Buckets {
+    /// As this group says.
+    Kept(Group),
+    /// As it was made: a simulated node has no group for it.
+    Fixed(Arc<BucketMap>),
+}
+
+/// Who may do what, and how much of it. It can be read anew while the node serves.
+pub(crate) struct Policy {
+    access: Access,
+    spaces: Spaces,
+}
+
+impl Policy {
+    fn of(config: &Config) -> Arc<Self> {
+        Arc::new(Policy {
+            access: Access::of(config),
+            spaces: Spaces::of(config),
+        })
+    }
 }
 
 impl App {
-    /// What the handlers of a node share.
+    /// What the handlers of a node share. The group after those of locks, if there is one, keeps the bucket map.
     pub fn new(
         config: Config,
-        groups: Vec<Group>,
+        mut groups: Vec<Group>,
         rafts: Arc<Vec<Raft>>,
         book: Arc<PeerBook>,
     ) -> Arc<Self> {
+        let buckets = match groups
+            .split_off(groups.len().min(config.groups as usize))
+            .pop()
+        {
+            Some(group) => Buckets::Kept(group),
+            None => Buckets::Fixed(Arc::new(BucketMap::even(config.groups))),
+        };
         Arc::new(App {
-            buckets: BucketMap::even(config.groups),
-            access: Access::of(&config),
-            spaces: Spaces::of(&config),
+            buckets,
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            policy: RwLock::new(Policy::of(&config)),
+            reloads: watch::channel(0).0,
             renew_failures: AtomicU64::new(0),
+            slow_readers: AtomicU64::new(0),
             config,
             groups,
             rafts,
@@ -72,10 +119,27 @@ impl App {
         })
     }
 
+    /// The policy now.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&policy)
+    }
+
+    /// Takes tokens, namespaces and limits of a configuration from now on. Streams whose token is none any more are closed.
+    pub fn reload(&self, config: &Config) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Policy::of(config);
+        self.reloads.send_modify(|count| *count += 1);
+    }
+
+    /// Changes with every reload.
+    fn reloaded(&self) -> watch::Receiver<u64> {
+        self.reloads.subscribe()
+    }
+
     /// The group of a lock that this caller may use now.
     fn enter(&self, caller: &Caller, name: &str) -> Result<&Group, ApiError> {
         let group = self.enter_uncounted(caller, name)?;
-        self.spaces.count(namespace_of(name))?;
+        self.policy().spaces.count(namespace_of(name))?;
         Ok(group)
     }
 
@@ -84,7 +148,7 @@ impl App {
         locks::check_name(name)?;
         let namespace = namespace_of(name);
         caller.may_use(namespace)?;
-        self.spaces.limits(namespace)?;
+        self.policy().spaces.limits(namespace)?;
         self.group_of_name(name)
     }
 
@@ -101,10 +165,36 @@ impl App {
 
     /// The group that keeps a lock's name.
     fn group_of_name(&self, name: &str) -> Result<&Group, ApiError> {
-        let group = self.buckets.group_of(name);
+        let group = self.map()?.group_of(name);
         self.groups
             .get(group as usize)
             .ok_or_else(|| ApiError::bad_request(format!("no group {group}")))
+    }
+
+    /// The bucket map as this node knows it.
+    pub(crate) fn map(&self) -> Result<Arc<BucketMap>, ApiError> {
+        let known = match &self.buckets {
+            Buckets::Kept(group) => group.shared.machine().map().cloned(),
+            Buckets::Fixed(map) => Some(Arc::clone(map)),
+        };
+        known.ok_or_else(ApiError::no_map)
+    }
+
+    /// The group that keeps the bucket map.
+    fn map_group(&self) -> Option<&Group> {
+        match &self.buckets {
+            Buckets::Kept(group) => Some(group),
+            Buckets::Fixed(_) => None,
+        }
+    }
+
+    /// The groups have stopped: who waits for them learns that the outcome is not known, and streams end.
+    pub(crate) fn stopped(&self) {
+        for group in self.groups.iter().chain(self.map_group()) {
+            group.shared.hub().deposed();
+        }
+        self.stopping.cancel();
+        self.tasks.close();
     }
 
     /// The group that keeps a session.
@@ -125,6 +215,20 @@ impl App {
     /// Client address of a node.
     fn address(&self, node: Option<u64>) -> Option<String> {
         self.book.url(node?)
+    }
+}
+
+/// Makes the first bucket map, at the node that leads its group.
+pub(crate) async fn keep_map(app: Arc<App>) {
+    let Some(group) = app.map_group() else { return };
+    while app.map().is_err() {
+        let first = StoredMap::V1(Arc::new(BucketMap::even(app.config.groups)));
+        let op = Op::SetMap {
+            expected: 0,
+            map: first,
+        };
+        let _ = group.call(|to| Cmd::Propose { op, to }).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -162,10 +266,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/admin/transfer-leader", post(admin::transfer_leader))
         .route("/v1/admin/snapshot", post(admin::snapshot))
         .route("/v1/admin/backup", get(admin::backup))
-        .route("/v1/stream", get(stream::upgrade))
+        .route("/v1/stream", get(socket::upgrade))
         .route("/v1/status", get(status::status))
         .route("/v1/map", get(status::map))
         .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path") })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn(typed::around))
         .with_state(app)
 }

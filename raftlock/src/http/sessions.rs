@@ -48,7 +48,7 @@ pub(super) async fn open(
         namespace: ask.namespace.as_deref(),
         group: ask.group,
     };
-    let (group, op) = open_op(&app, &caller, wanted)?;
+    let (group, _, op) = open_op(&app, &caller, wanted)?;
     match group.call(|to| Cmd::Propose { op, to }).await {
         Answer::Reply(Reply::Opened { session }) => Ok(Json(opened_json(&app, group, session))),
         other => Err(ApiError::of(&other, &app)),
@@ -64,12 +64,12 @@ pub(super) struct Wanted<'a> {
     pub group: Option<u32>,
 }
 
-/// The group and the operation that opens a session there under a fresh id.
+/// The group, a fresh id, and the operation that opens a session there under it.
 pub(super) fn open_op<'a>(
     app: &'a App,
     caller: &Caller,
     wanted: Wanted<'_>,
-) -> Result<(&'a Group, Op), ApiError> {
+) -> Result<(&'a Group, SessionId, Op), ApiError> {
     let client = wanted.client;
     let namespace = match (wanted.lock, wanted.namespace) {
         (Some(lock), None) => namespace_of(lock),
@@ -80,8 +80,9 @@ pub(super) fn open_op<'a>(
         }
     };
     caller.may_use(namespace)?;
-    let limits = app.spaces.limits(namespace)?;
-    app.spaces.count(namespace)?;
+    let policy = app.policy();
+    let limits = policy.spaces.limits(namespace)?;
+    policy.spaces.count(namespace)?;
     let group = match wanted.lock {
         Some(lock) => {
             check_name(lock)?;
@@ -100,8 +101,9 @@ pub(super) fn open_op<'a>(
         ttl_ms: limits.grant_ttl(wanted.ttl_ms),
         label: Arc::from(client),
         namespace: Arc::from(namespace),
+        max_sessions: limits.max_sessions,
     };
-    Ok((group, op))
+    Ok((group, session, op))
 }
 
 /// A session just opened, as clients are told.
@@ -113,6 +115,7 @@ pub(super) fn opened_json(app: &App, group: &Group, session: SessionId) -> Value
         "epoch": machine.epoch(),
         "group": group.id,
         "groups": app.groups.len(),
+        "map": app.map().map_or(0, |map| map.version),
     })
 }
 

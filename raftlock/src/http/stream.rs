@@ -1,15 +1,12 @@
-//! The stream: many operations pipelined on one WebSocket, wake-ups and lost notices pushed on it.
+//! The stream's lines: many operations pipelined, wake-ups and lost notices pushed.
 //!
-//! A text message holds one or more JSON objects, one a line. Requests carry an `id`; every answer repeats it.
+//! A message holds one or more JSON objects, one a line. Requests carry an `id`; every answer repeats it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::response::Response;
 use foldhash::HashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,9 +18,8 @@ use super::{ApiError, App, Caller, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, Notice, ReplyTo};
 use crate::machine::{Ended, Op, Release, Reply, SessionId};
 
-/// Requests on the way for one stream; at the limit nothing more is read from it.
+/// Requests on the way for one stream; at the limit no more are taken from it.
 const IN_FLIGHT: usize = 4096;
-const MESSAGE_LIMIT: usize = 256 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,25 +51,17 @@ struct Line<'a> {
 enum Asked {
     Plain,
     Renewal,
-    Open(Group),
+    /// Whether the session's end was not watched before.
+    Attach(Group, SessionId, bool),
+    Open(Group, SessionId),
     Show(Group, String),
     Check(Group, String, u64),
-}
-
-/// `GET /v1/stream`
-pub(super) async fn upgrade(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    ws: WebSocketUpgrade,
-) -> Response {
-    ws.max_message_size(MESSAGE_LIMIT)
-        .on_upgrade(move |socket| run(app, caller, socket))
 }
 
 /// One stream's state: lines in, lines out.
 pub(crate) struct Lines {
     app: Arc<App>,
-    caller: Caller,
+    pub(super) caller: Caller,
     answers: mpsc::UnboundedSender<(u64, Answer)>,
     notices: mpsc::UnboundedSender<Notice>,
     asked: HashMap<u64, Asked>,
@@ -81,42 +69,14 @@ pub(crate) struct Lines {
     pub(crate) out: String,
 }
 
-async fn run(app: Arc<App>, caller: Caller, mut socket: WebSocket) {
-    let (mut session, mut answered, mut noticed) = Lines::new(app, caller);
-    let mut batch = Vec::new();
-    loop {
-        tokio::select! {
-            count = answered.recv_many(&mut batch, 1024) => {
-                if count == 0 { return; }
-                for (id, answer) in batch.drain(..) { session.answer(id, answer); }
-            }
-            Some(notice) = noticed.recv() => session.notice(&notice),
-            message = socket.recv(), if session.has_room() => match message {
-                Some(Ok(Message::Text(text))) => {
-                    for line in text.lines().filter(|line| !line.is_empty()) { session.request(line); }
-                }
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Binary(_))) => session.error(0, &ApiError::bad_request("send text messages")),
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-            },
-        }
-        if !session.out.is_empty() {
-            let text = std::mem::take(&mut session.out);
-            if socket.send(Message::Text(text.into())).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-type Answers = mpsc::UnboundedReceiver<(u64, Answer)>;
+/// Answers to a stream's requests.
+pub(crate) type Answers = mpsc::UnboundedReceiver<(u64, Answer)>;
+/// What a stream is told without asking.
+pub(crate) type Notices = mpsc::UnboundedReceiver<Notice>;
 
 impl Lines {
     /// A stream's state, its answers and its notices.
-    pub(crate) fn new(
-        app: Arc<App>,
-        caller: Caller,
-    ) -> (Self, Answers, mpsc::UnboundedReceiver<Notice>) {
+    pub(crate) fn new(app: Arc<App>, caller: Caller) -> (Self, Answers, Notices) {
         let (answers, answered) = mpsc::unbounded_channel();
         let (notices, noticed) = mpsc::unbounded_channel();
         let (asked, out) = (HashMap::default(), String::new());
@@ -159,70 +119,39 @@ impl Lines {
     }
 
     fn dispatch(&mut self, line: Line<'_>) -> Result<(), ApiError> {
-        let to = ReplyTo::Many(self.answers.clone(), line.id);
         let app = Arc::clone(&self.app);
+        let id = line.id;
         match line.op {
             "acquire" => {
                 let name = lock_of(&line)?;
                 let group = app.enter(&self.caller, name)?;
                 let op = acquire_op(&app, name, acquire_body(&line)?)?;
-                same_group(group.id, op.session)?;
-                self.send(
-                    line.id,
-                    Asked::Plain,
-                    group,
-                    Cmd::Propose {
-                        op: Op::Acquire(op),
-                        to,
-                    },
-                );
+                same_group(&app, group.id, op.session)?;
+                self.propose(id, Asked::Plain, group, Op::Acquire(op));
             }
             "release" => {
                 let name = lock_of(&line)?;
                 let group = app.enter_uncounted(&self.caller, name)?;
                 let op = release_op(name, &line)?;
-                same_group(group.id, op.session)?;
-                self.send(
-                    line.id,
-                    Asked::Plain,
-                    group,
-                    Cmd::Propose {
-                        op: Op::Release(op),
-                        to,
-                    },
-                );
+                same_group(&app, group.id, op.session)?;
+                self.propose(id, Asked::Plain, group, Op::Release(op));
             }
             "keepalive" => {
                 let session = session_of(&line)?;
-                self.send(
-                    line.id,
-                    Asked::Renewal,
-                    app.enter_session(&self.caller, session)?,
-                    Cmd::Keepalive { session, to },
-                );
+                let group = app.enter_session(&self.caller, session)?;
+                self.renew(id, Asked::Renewal, group, session);
             }
             "show" => {
                 let name = lock_of(&line)?;
                 let group = app.enter(&self.caller, name)?;
-                self.send(
-                    line.id,
-                    Asked::Show(group.clone(), name.to_owned()),
-                    group,
-                    Cmd::Confirm { to },
-                );
+                self.confirm(id, Asked::Show(group.clone(), name.to_owned()), group);
             }
             "check" => {
                 let name = lock_of(&line)?;
                 let group = app.enter(&self.caller, name)?;
-                let token = line
-                    .token
-                    .ok_or_else(|| ApiError::bad_request("check needs token"))?;
-                self.send(
-                    line.id,
-                    Asked::Check(group.clone(), name.to_owned(), token),
-                    group,
-                    Cmd::Confirm { to },
-                );
+                let token = token_of(&line)?;
+                let asked = Asked::Check(group.clone(), name.to_owned(), token);
+                self.confirm(id, asked, group);
             }
             "open" => {
                 let wanted = Wanted {
@@ -232,49 +161,50 @@ impl Lines {
                     namespace: line.namespace.as_deref(),
                     group: line.group,
                 };
-                let (group, op) = open_op(&app, &self.caller, wanted)?;
-                if let Op::Open { session, .. } = op {
-                    self.watch(group, session);
-                }
-                self.send(
-                    line.id,
-                    Asked::Open(group.clone()),
-                    group,
-                    Cmd::Propose { op, to },
-                );
+                let (group, session, op) = open_op(&app, &self.caller, wanted)?;
+                self.watch(group, session);
+                self.propose(id, Asked::Open(group.clone(), session), group, op);
             }
             "close" => {
                 let session = session_of(&line)?;
-                let cmd = Cmd::Propose {
-                    op: Op::Close { session },
-                    to,
-                };
                 let group = app.enter_session(&self.caller, session)?;
-                self.send(line.id, Asked::Plain, group, cmd);
+                self.propose(id, Asked::Plain, group, Op::Close { session });
             }
             "attach" => {
                 let session = session_of(&line)?;
                 let group = app.enter_session(&self.caller, session)?;
-                self.watch(group, session);
-                self.send(
-                    line.id,
-                    Asked::Renewal,
-                    group,
-                    Cmd::Keepalive { session, to },
-                );
+                let new = self.watch(group, session);
+                let asked = Asked::Attach(group.clone(), session, new);
+                self.renew(id, asked, group, session);
             }
             other => return Err(ApiError::bad_request(format!("no op {other:?}"))),
         }
         Ok(())
     }
 
-    fn send(&mut self, id: u64, asked: Asked, group: &Group, cmd: Cmd) {
+    /// Where the answer to a request goes, which is on its way from now on.
+    fn asked(&mut self, id: u64, asked: Asked) -> ReplyTo {
         self.asked.insert(id, asked);
-        group.send(cmd);
+        ReplyTo::Many(self.answers.clone(), id)
     }
 
-    fn watch(&self, group: &Group, session: SessionId) {
-        group.shared.hub().watch(session, self.notices.clone());
+    fn propose(&mut self, id: u64, asked: Asked, group: &Group, op: Op) {
+        let to = self.asked(id, asked);
+        group.send(Cmd::Propose { op, to });
+    }
+
+    fn renew(&mut self, id: u64, asked: Asked, group: &Group, session: SessionId) {
+        let to = self.asked(id, asked);
+        group.send(Cmd::Keepalive { session, to });
+    }
+
+    fn confirm(&mut self, id: u64, asked: Asked, group: &Group) {
+        let to = self.asked(id, asked);
+        group.send(Cmd::Confirm { to });
+    }
+
+    fn watch(&self, group: &Group, session: SessionId) -> bool {
+        group.shared.hub().watch(session, &self.notices)
     }
 
     pub(crate) fn answer(&mut self, id: u64, answer: Answer) {
@@ -311,7 +241,7 @@ impl Lines {
                     r#"{{"id":{id},"closed":true,"released":{released}}}"#
                 );
             }
-            (Answer::Reply(Reply::Opened { session }), Asked::Open(group)) => {
+            (Answer::Reply(Reply::Opened { session }), Asked::Open(group, _)) => {
                 let value = opened_json(&self.app, &group, session);
                 self.value(id, value);
             }
@@ -323,8 +253,12 @@ impl Lines {
                 let _ = writeln!(self.out, r#"{{"id":{id},"current":{current}}}"#);
             }
             (other, asked) => {
-                if matches!(asked, Asked::Renewal) {
+                if matches!(asked, Asked::Renewal | Asked::Attach(..)) {
                     self.app.renew_failures.fetch_add(1, Ordering::Relaxed);
+                }
+                // Nobody ends a session that there is not, so nobody would stop watching it.
+                if let Asked::Open(group, session) | Asked::Attach(group, session, true) = &asked {
+                    group.shared.hub().unwatch(*session, &self.notices);
                 }
                 let error = ApiError::of(&other, &self.app);
                 self.error(id, &error);
@@ -337,7 +271,7 @@ impl Lines {
         let _ = writeln!(self.out, "{value}");
     }
 
-    fn error(&mut self, id: u64, error: &ApiError) {
+    pub(super) fn error(&mut self, id: u64, error: &ApiError) {
         let mut value = error.json();
         value["id"] = json!(id);
         let _ = writeln!(self.out, "{value}");
@@ -381,14 +315,17 @@ fn acquire_body(line: &Line<'_>) -> Result<AcquireBody, ApiError> {
     })
 }
 
+fn token_of(line: &Line<'_>) -> Result<u64, ApiError> {
+    line.token
+        .ok_or_else(|| ApiError::bad_request("token is missing"))
+}
+
 fn release_op(name: &str, line: &Line<'_>) -> Result<Release, ApiError> {
     Ok(Release {
         session: session_of(line)?,
         request: request_id(line.request_id)?,
         epoch: line.epoch,
         name: Arc::from(name),
-        token: line
-            .token
-            .ok_or_else(|| ApiError::bad_request("release needs token"))?,
+        token: token_of(line)?,
     })
 }

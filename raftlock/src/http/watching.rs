@@ -23,20 +23,22 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> axum::Json<Value> {
     axum::Json(json!({ "status": "ok", "node": app.config.id, "groups": app.groups.len() }))
 }
 
-/// `GET /readyz`: every group has a leader that this node knows; 503 otherwise.
+/// `GET /readyz`: every group has a leader that this node knows, and the bucket map is known; 503 otherwise.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     let all = status(&app.rafts);
+    let mapped = app.map().is_ok();
     let waiting: Vec<u32> = all
         .iter()
         .filter(|group| group.leader.is_none())
         .map(|group| group.group)
         .collect();
-    let code = if waiting.is_empty() {
+    let ready = waiting.is_empty() && mapped;
+    let code = if ready {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let body = json!({ "ready": waiting.is_empty(), "groups_without_leader": waiting });
+    let body = json!({ "ready": ready, "groups_without_leader": waiting, "map": mapped });
     (code, axum::Json(body)).into_response()
 }
 
@@ -126,6 +128,12 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, _: Caller) -> Response 
         out,
         "# HELP {name} Keepalives refused.\n# TYPE {name} counter\n{name} {failed}"
     );
+    let name = "raftlock_slow_readers_total";
+    let dropped = load(&app.slow_readers);
+    let _ = writeln!(
+        out,
+        "# HELP {name} Streams dropped because their client did not read.\n# TYPE {name} counter\n{name} {dropped}"
+    );
     let name = "raftlock_commit_seconds";
     let _ = writeln!(
         out,
@@ -167,7 +175,9 @@ pub(super) async fn events(
         let shown = lock.is_none_or(|lock| lock.starts_with(&ask.prefix) && caller.sees(&lock));
         std::future::ready(shown.then_some(Ok::<_, Infallible>(Bytes::from(line))))
     };
-    let body = Body::from_stream(stream::select_all(groups).filter_map(seen));
+    let stopping = app.stopping.clone().cancelled_owned();
+    let lines = stream::select_all(groups).filter_map(seen);
+    let body = Body::from_stream(lines.take_until(stopping));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
+use crate::buckets::{BucketMap, StoredMap};
+
 pub use lock::{Holder, Lock, Waiter};
 pub use session::Session;
 pub use types::*;
@@ -33,6 +35,8 @@ pub use types::*;
 pub struct Machine {
     locks: HashMap<Name, Lock>,
     sessions: HashMap<SessionId, Session>,
+    /// How many of them each namespace has.
+    counts: HashMap<Name, u32>,
     /// Locks kept back because their holder failed: token of the failed grant → (name, delay in ms).
     delayed: BTreeMap<Token, (Name, u32)>,
     /// Waits with a deadline are re-armed by a new leader; the queue order is this counter.
@@ -51,6 +55,8 @@ pub struct Machine {
     held: u64,
     /// Clients in queues.
     waiting: u64,
+    /// In the group that keeps it.
+    map: Option<StoredMap>,
     /// For the seeded flaw `TokenFromMemory`: not in snapshots.
     #[cfg(test)]
     unsaved: u64,
@@ -84,7 +90,11 @@ impl Machine {
                 ttl_ms,
                 label,
                 namespace,
-            } => self.open(*session, *ttl_ms, label, namespace, effects),
+                max_sessions,
+            } => {
+                let opened = Session::new(*ttl_ms, label, namespace);
+                self.open(*session, opened, *max_sessions, effects)
+            }
             Op::Close { session } => self.end_session(*session, Ended::Closed, effects),
             Op::Expire { session, epoch } if *epoch == self.epoch => {
                 self.end_session(*session, Ended::Expired, effects)
@@ -100,7 +110,23 @@ impl Machine {
                 self.epoch = self.epoch.max(*term);
                 Reply::Done
             }
+            Op::SetMap { expected, map } => self.set_map(*expected, map),
         }
+    }
+
+    fn set_map(&mut self, expected: u64, next: &StoredMap) -> Reply {
+        let current = self.map.as_ref().map_or(0, |map| map.map().version);
+        let new = next.map();
+        if current != expected || new.version != expected + 1 || !new.is_whole() {
+            return Reply::Refused(Refusal::StaleMap { current });
+        }
+        self.map = Some(next.clone());
+        Reply::Done
+    }
+
+    /// The bucket map, if this is its group and it was made.
+    pub fn map(&self) -> Option<&Arc<BucketMap>> {
+        self.map.as_ref().map(StoredMap::map)
     }
 
     /// The next fencing token: above every earlier one and not below the log position.
@@ -122,6 +148,7 @@ impl Machine {
         self.epoch = 0;
         if !keep_sessions {
             self.sessions.clear();
+            self.counts.clear();
             self.locks.clear();
             self.delayed.clear();
             (self.held, self.waiting) = (0, 0);

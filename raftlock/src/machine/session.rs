@@ -29,6 +29,15 @@ pub struct Session {
 }
 
 impl Session {
+    pub(super) fn new(ttl_ms: u32, label: &Arc<str>, namespace: &Name) -> Self {
+        Session {
+            ttl_ms,
+            label: Arc::clone(label),
+            namespace: Arc::clone(namespace),
+            ..Session::default()
+        }
+    }
+
     /// The answer that this request got before.
     pub(super) fn answer_to(&self, request: RequestId) -> Option<Reply> {
         if flaw::active(Flaw::NoDedup) {
@@ -53,28 +62,43 @@ impl Machine {
     pub(super) fn open(
         &mut self,
         id: SessionId,
-        ttl_ms: u32,
-        label: &Arc<str>,
-        namespace: &Name,
+        session: Session,
+        max_sessions: u32,
         effects: &mut Vec<Effect>,
     ) -> Reply {
         if self.sessions.contains_key(&id) {
             return Reply::Refused(Refusal::SessionTaken);
         }
-        self.sessions.insert(
-            id,
-            Session {
-                ttl_ms,
-                label: Arc::clone(label),
-                namespace: Arc::clone(namespace),
-                ..Session::default()
-            },
-        );
+        let count = self.counts.get(&session.namespace).copied().unwrap_or(0);
+        if count >= max_sessions {
+            return Reply::Refused(Refusal::TooManySessions);
+        }
         effects.push(Effect::SessionOpened {
             session: id,
-            ttl_ms,
+            ttl_ms: session.ttl_ms,
         });
+        self.insert_session(id, session);
         Reply::Opened { session: id }
+    }
+
+    /// Adds a session and counts it.
+    pub(super) fn insert_session(&mut self, id: SessionId, session: Session) {
+        *self
+            .counts
+            .entry(Arc::clone(&session.namespace))
+            .or_default() += 1;
+        self.sessions.insert(id, session);
+    }
+
+    fn remove_session(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        if let Some(count) = self.counts.get_mut(&session.namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&session.namespace);
+            }
+        }
+        Some(session)
     }
 
     /// Ends a session: leaves its queues first, so that none of its own waits is granted what it frees.
@@ -84,7 +108,7 @@ impl Machine {
         why: Ended,
         effects: &mut Vec<Effect>,
     ) -> Reply {
-        let Some(session) = self.sessions.remove(&id) else {
+        let Some(session) = self.remove_session(id) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
         let mut touched = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::buckets::StoredMap;
 use crate::flaw::{self, Flaw};
 
 use super::{Lock, Machine, Name, Session, SessionId, Token};
@@ -18,6 +19,7 @@ struct Image {
     delayed: BTreeMap<Token, (Name, u32)>,
     locks: Vec<(Name, Lock)>,
     sessions: Vec<(SessionId, Session)>,
+    map: Option<StoredMap>,
 }
 
 /// Same fields, borrowed: a million locks are not copied to be written.
@@ -30,6 +32,7 @@ struct ImageRef<'a> {
     delayed: &'a BTreeMap<Token, (Name, u32)>,
     locks: Vec<(&'a Name, &'a Lock)>,
     sessions: Vec<(SessionId, &'a Session)>,
+    map: &'a Option<StoredMap>,
 }
 
 impl Machine {
@@ -47,6 +50,7 @@ impl Machine {
             delayed: &self.delayed,
             locks,
             sessions,
+            map: &self.map,
         })
     }
 
@@ -59,6 +63,7 @@ impl Machine {
             restore_epoch: image.restore_epoch,
             next_wait: image.next_wait,
             delayed: image.delayed,
+            map: image.map,
             ..Machine::default()
         };
         for (name, lock) in image.locks {
@@ -67,7 +72,9 @@ impl Machine {
             machine.locks.insert(name, lock);
         }
         if !flaw::active(Flaw::SnapshotWithoutSessions) {
-            machine.sessions.extend(image.sessions);
+            for (id, session) in image.sessions {
+                machine.insert_session(id, session);
+            }
         }
         machine.share_names();
         Ok(machine)

@@ -26,6 +26,7 @@ impl Rig {
                 ttl_ms: 1000,
                 label: Arc::from("t"),
                 namespace: Arc::from(DEFAULT_NAMESPACE),
+                max_sessions: 100,
             });
         }
         rig.effects.clear();
@@ -248,4 +249,61 @@ fn bytes_and_back() {
     assert_eq!(back.counts(), rig.machine.counts());
     assert_eq!(back.to_bytes().unwrap(), bytes);
     assert!(Machine::from_bytes(&bytes[..bytes.len() / 2]).is_err());
+}
+
+#[test]
+fn a_namespace_has_so_many_sessions_and_no_more() {
+    let mut rig = Rig::new(&[]);
+    let open = |session, namespace: &str| Op::Open {
+        session,
+        ttl_ms: 1000,
+        label: Arc::from(""),
+        namespace: Arc::from(namespace),
+        max_sessions: 2,
+    };
+    assert_eq!(rig.run(open(1, "a")), Reply::Opened { session: 1 });
+    assert_eq!(rig.run(open(2, "a")), Reply::Opened { session: 2 });
+    rig.machine = Machine::from_bytes(&rig.machine.to_bytes().unwrap()).unwrap();
+    let full = Reply::Refused(Refusal::TooManySessions);
+    assert_eq!(rig.run(open(3, "a")), full, "also after a snapshot");
+    assert_eq!(rig.run(open(3, "b")), Reply::Opened { session: 3 });
+    rig.run(Op::Close { session: 1 });
+    assert_eq!(rig.run(open(4, "a")), Reply::Opened { session: 4 });
+    let (session, epoch) = (2, rig.machine.epoch());
+    rig.run(Op::Expire { session, epoch });
+    assert_eq!(rig.run(open(5, "a")), Reply::Opened { session: 5 });
+    assert_eq!(rig.run(open(6, "a")), full);
+}
+
+#[test]
+fn the_bucket_map_changes_version_by_version() {
+    let mut rig = Rig::new(&[]);
+    let set = |expected, version, change: u32| {
+        let mut map = BucketMap::even(4);
+        (map.version, map.groups[7]) = (version, change);
+        Op::SetMap {
+            expected,
+            map: StoredMap::V1(Arc::new(map)),
+        }
+    };
+    let stale = |current| Reply::Refused(Refusal::StaleMap { current });
+    assert_eq!(rig.machine.map(), None);
+    assert_eq!(rig.run(set(0, 2, 1)), stale(0), "the first is version 1");
+    assert_eq!(rig.run(set(0, 1, 1)), Reply::Done);
+    assert_eq!(
+        rig.run(set(0, 1, 2)),
+        stale(1),
+        "who comes second is refused"
+    );
+    assert_eq!(rig.run(set(1, 2, 2)), Reply::Done);
+    let part = BucketMap {
+        version: 3,
+        groups: vec![0; 9],
+    };
+    let map = StoredMap::V1(Arc::new(part));
+    assert_eq!(rig.run(Op::SetMap { expected: 2, map }), stale(2));
+    let again = Machine::from_bytes(&rig.machine.to_bytes().unwrap()).unwrap();
+    let map = again.map().unwrap();
+    assert_eq!((map.version, map.groups[7]), (2, 2));
+    assert_eq!(again.to_bytes(), rig.machine.to_bytes());
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::buckets::StoredMap;
+
 /// A lock's name, `namespace/path/…`.
 pub type Name = Arc<str>;
 /// A session's id, drawn at random by the leader that opened it (its top byte is the group).
@@ -81,6 +83,8 @@ pub enum Op {
         label: Arc<str>,
         /// Its locks are of this namespace.
         namespace: Name,
+        /// Refuse when the namespace has so many in this group already.
+        max_sessions: u32,
     },
     /// Close a session and free its locks.
     Close { session: SessionId },
@@ -99,6 +103,8 @@ pub enum Op {
     EndDelay { token: Token },
     /// A new leader announces itself; its term becomes the epoch.
     Lead { term: u64 },
+    /// The bucket map after the one of version `expected`, 0 for the first.
+    SetMap { expected: u64, map: StoredMap },
 }
 
 impl Op {
@@ -118,6 +124,8 @@ pub enum Refusal {
     SessionUnknown,
     /// A session of that id exists already.
     SessionTaken,
+    /// The namespace has as many sessions as it may.
+    TooManySessions,
     /// The request's epoch is not the current one.
     StaleEpoch { current: u64 },
     /// A try-lock on a lock that is taken or awaited.
@@ -132,6 +140,8 @@ pub enum Refusal {
     ModeMismatch,
     /// The session is of another namespace than the lock.
     OtherNamespace,
+    /// The bucket map is of this version already, or the new one is not the next.
+    StaleMap { current: u64 },
 }
 
 /// The answer to one operation.

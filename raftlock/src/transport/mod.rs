@@ -1,5 +1,6 @@
 //! Connections between replicas, as a trait: TCP, TLS, or a simulated network.
 
+mod bounded;
 mod tls;
 
 use std::future::Future;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-pub use tls::{MutualTls, TlsListener, acceptor};
+pub use bounded::{Bounded, room};
+pub use tls::{Live, MutualTls, TlsListener, acceptor};
 
 /// A byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

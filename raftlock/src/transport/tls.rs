@@ -1,10 +1,11 @@
 //! TLS by rustls with ring: towards clients, and between replicas, which show each other certificates.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -22,8 +24,38 @@ use crate::config::{ClientTls, PeerTls};
 
 /// Longest a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at once; more wait in the kernel.
+/// Handshakes at once. The oldest gives way to one more, so that those who open connections and say nothing keep nobody out: a
+/// handshake takes milliseconds.
 const HANDSHAKES: usize = 256;
+
+/// What can be replaced while it is in use; connections that there are keep what they began with.
+pub struct Live<T>(Arc<RwLock<T>>);
+
+impl<T> Clone for Live<T> {
+    fn clone(&self) -> Self {
+        Live(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Clone> Live<T> {
+    /// Begins with this one.
+    pub fn new(value: T) -> Self {
+        Live(Arc::new(RwLock::new(value)))
+    }
+
+    /// The present one.
+    pub fn get(&self) -> T {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Another one from now on.
+    pub fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+}
 
 fn bad(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {what}", path.display()))
@@ -70,13 +102,23 @@ pub fn acceptor(files: &ClientTls) -> io::Result<TlsAcceptor> {
 /// for the host that was dialled.
 #[derive(Clone)]
 pub struct MutualTls {
-    acceptor: TlsAcceptor,
-    connector: TlsConnector,
+    ends: Live<(TlsAcceptor, TlsConnector)>,
 }
 
 impl MutualTls {
     /// Reads the certificates.
     pub fn open(files: &PeerTls) -> io::Result<Self> {
+        let ends = Live::new(Self::ends(files)?);
+        Ok(MutualTls { ends })
+    }
+
+    /// Reads them anew; both ends of later connections use them. What cannot be read changes nothing.
+    pub fn reload(&self, files: &PeerTls) -> io::Result<()> {
+        self.ends.set(Self::ends(files)?);
+        Ok(())
+    }
+
+    fn ends(files: &PeerTls) -> io::Result<(TlsAcceptor, TlsConnector)> {
         let roots = Arc::new(roots(&files.ca)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
             .build()
@@ -93,10 +135,10 @@ impl MutualTls {
             .with_root_certificates(roots)
             .with_client_auth_cert(chain(&files.cert)?, key(&files.key)?)
             .map_err(|error| bad(&files.cert, error))?;
-        Ok(MutualTls {
-            acceptor: TlsAcceptor::from(Arc::new(server)),
-            connector: TlsConnector::from(Arc::new(client)),
-        })
+        Ok((
+            TlsAcceptor::from(Arc::new(server)),
+            TlsConnector::from(Arc::new(client)),
+        ))
     }
 }
 
@@ -108,14 +150,16 @@ impl Transport for MutualTls {
             let name = ServerName::try_from(host).map_err(io::Error::other)?;
             let stream = timeout(DIAL, TcpStream::connect(addr)).await??;
             stream.set_nodelay(true)?;
-            let stream = timeout(HANDSHAKE, self.connector.connect(name, stream)).await??;
+            let stream = timeout(HANDSHAKE, self.ends.get().1.connect(name, stream)).await??;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     }
 
     fn listen<'a>(&'a self, addr: &'a str) -> Pending<'a, Box<dyn Listener>> {
         Box::pin(async move {
-            let listener = TlsListener::new(TcpListener::bind(addr).await?, self.acceptor.clone())?;
+            let ends = self.ends.clone();
+            let listener = TcpListener::bind(addr).await?;
+            let listener = TlsListener::new(listener, move || ends.get().0)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
@@ -128,16 +172,16 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
-    /// Accepts on `listener` until this is dropped.
-    pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> io::Result<Self> {
+    /// Accepts on `listener` until this is dropped, by the acceptor of the moment.
+    pub fn new(
+        listener: TcpListener,
+        acceptor: impl Fn() -> TlsAcceptor + Send + 'static,
+    ) -> io::Result<Self> {
         let addr = listener.local_addr()?;
         let (tx, ready) = mpsc::channel(64);
         tokio::spawn(async move {
-            let places = Arc::new(Semaphore::new(HANDSHAKES));
+            let mut handshakes: VecDeque<AbortHandle> = VecDeque::new();
             loop {
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                    return;
-                };
                 let accepted = tokio::select! {
                     accepted = listener.accept() => accepted,
                     () = tx.closed() => return,
@@ -146,19 +190,34 @@ impl TlsListener {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                let (tx, acceptor) = (tx.clone(), acceptor.clone());
-                tokio::spawn(async move {
-                    let _place = place;
-                    let _ = stream.set_nodelay(true);
-                    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => drop(tx.send((stream, from)).await),
-                        Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
-                        Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
-                    }
-                });
+                if handshakes.len() >= HANDSHAKES {
+                    handshakes.retain(|each| !each.is_finished());
+                }
+                if handshakes.len() >= HANDSHAKES
+                    && let Some(oldest) = handshakes.pop_front()
+                {
+                    tracing::debug!("too many TLS handshakes at once; dropped the oldest");
+                    oldest.abort();
+                }
+                let handshake = tokio::spawn(handshake(stream, from, acceptor(), tx.clone()));
+                handshakes.push_back(handshake.abort_handle());
             }
         });
         Ok(TlsListener { addr, ready })
+    }
+}
+
+async fn handshake(
+    stream: TcpStream,
+    from: SocketAddr,
+    acceptor: TlsAcceptor,
+    done: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
+    let _ = stream.set_nodelay(true);
+    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => drop(done.send((stream, from)).await),
+        Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
     }
 }
 

@@ -1,0 +1,233 @@
+//! The stream's socket: whole messages in and out, and clients that do not read what they asked for.
+//!
+//! Nothing grows with what a client sends: no message is read before the last one's lines are taken, no line is taken while
+//! 4,096 requests are unanswered or the answers have not left. A client that does not read is told so and dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::stream::{Answers, Lines, Notices};
+use super::{ApiError, App, Caller};
+
+const MESSAGE_LIMIT: usize = 256 << 10;
+/// Answers are sent once they are so many bytes, before more lines are taken.
+const OUT_LIMIT: usize = 64 << 10;
+/// How long a client that is dropped may take to read why.
+const LINGER: Duration = Duration::from_secs(5);
+/// A close frame holds no longer reason.
+const REASON_LIMIT: usize = 120;
+
+/// `GET /v1/stream`
+pub(super) async fn upgrade(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    headers: HeaderMap,
+    ws: WebSocketUpgrade,
+) -> Response {
+    let shown = headers.get(header::AUTHORIZATION).cloned();
+    let tasks = app.tasks.clone();
+    ws.max_message_size(MESSAGE_LIMIT)
+        .on_upgrade(move |socket| tasks.track_future(run(app, caller, shown, socket)))
+}
+
+/// Why a stream ends.
+enum End {
+    /// The client went.
+    Gone,
+    /// The client is told.
+    Told(u16, String),
+}
+
+impl End {
+    fn told(code: u16, error: &ApiError) -> Self {
+        End::Told(code, format!("{}: {}", error.code, error.message))
+    }
+}
+
+async fn run(app: Arc<App>, caller: Caller, shown: Option<HeaderValue>, socket: WebSocket) {
+    let (lines, answers, notices) = Lines::new(Arc::clone(&app), caller);
+    let mut talk = Talk {
+        reloaded: app.reloaded(),
+        app,
+        lines,
+        answers,
+        notices,
+        shown,
+        unread: Unread::default(),
+        socket,
+    };
+    let end = talk.run().await;
+    let mut socket = talk.socket;
+    drop((talk.lines, talk.answers, talk.notices));
+    if let End::Told(code, reason) = end {
+        let mut cut = reason.len().min(REASON_LIMIT);
+        while !reason.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let reason = Utf8Bytes::from(&reason[..cut]);
+        let farewell = async {
+            let frame = CloseFrame { code, reason };
+            socket.send(Message::Close(Some(frame))).await?;
+            // What it still sends is read, or the system would answer it with a reset before it has read why.
+            while let Some(Ok(_)) = socket.recv().await {}
+            Ok::<_, axum::Error>(())
+        };
+        let _ = timeout(LINGER, farewell).await;
+    }
+}
+
+/// A message whose lines are not all taken yet.
+#[derive(Default)]
+struct Unread {
+    text: Utf8Bytes,
+    at: usize,
+}
+
+impl Unread {
+    fn is_empty(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    fn next(&mut self) -> Option<&str> {
+        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let line = rest.split('\n').next().unwrap_or(rest);
+        self.at += line.len() + 1;
+        Some(line.trim_end_matches('\r'))
+    }
+}
+
+struct Talk {
+    app: Arc<App>,
+    lines: Lines,
+    answers: Answers,
+    notices: Notices,
+    reloaded: watch::Receiver<u64>,
+    shown: Option<HeaderValue>,
+    unread: Unread,
+    socket: WebSocket,
+}
+
+impl Talk {
+    async fn run(&mut self) -> End {
+        let app = Arc::clone(&self.app);
+        let mut batch = Vec::new();
+        loop {
+            self.take_lines();
+            if let Err(end) = self.flush().await {
+                return end;
+            }
+            if !self.unread.is_empty() && self.lines.has_room() {
+                continue;
+            }
+            let reads = self.unread.is_empty() && self.lines.has_room();
+            tokio::select! {
+                count = self.answers.recv_many(&mut batch, 256) => {
+                    if count == 0 { return End::Gone; }
+                    for (id, answer) in batch.drain(..) { self.lines.answer(id, answer); }
+                }
+                Some(notice) = self.notices.recv() => self.lines.notice(&notice),
+                message = self.socket.recv(), if reads => {
+                    if let Err(end) = self.heard(message) { return end; }
+                }
+                Ok(()) = self.reloaded.changed() => {
+                    if let Err(error) = self.known_still() { return End::told(close_code::POLICY, &error); }
+                }
+                () = app.stopping.cancelled() => return self.last_words().await,
+            }
+        }
+    }
+
+    /// What was answered and told already, before the node stops.
+    async fn last_words(&mut self) -> End {
+        while let Ok((id, answer)) = self.answers.try_recv() {
+            self.lines.answer(id, answer);
+        }
+        while let Ok(notice) = self.notices.try_recv() {
+            self.lines.notice(&notice);
+        }
+        match self.flush().await {
+            Ok(()) => End::told(close_code::AWAY, &ApiError::stopped(&"it was told to")),
+            Err(end) => end,
+        }
+    }
+
+    fn take_lines(&mut self) {
+        while self.lines.has_room() && self.lines.out.len() < OUT_LIMIT {
+            match self.unread.next() {
+                Some("") => {}
+                Some(line) => self.lines.request(line),
+                None => return,
+            }
+        }
+    }
+
+    fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+        match message {
+            Some(Ok(Message::Text(text))) => self.unread = Unread { text, at: 0 },
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Binary(_))) => {
+                let error = ApiError::bad_request("send text messages");
+                self.lines.error(0, &error);
+            }
+            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
+            Some(Err(error)) => {
+                let error = ApiError::bad_request(error.to_string());
+                return Err(End::told(close_code::PROTOCOL, &error));
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.lines.out.is_empty() {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.lines.out);
+        let sending = self.socket.send(Message::Text(text.into()));
+        match timeout(self.app.config.slow_reader, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => {
+                self.app.slow_readers.fetch_add(1, Ordering::Relaxed);
+                let ms = self.app.config.slow_reader.as_millis();
+                let why = format!("slow_reader: what was answered was not read for {ms} ms");
+                tracing::warn!("dropped a stream: {why}");
+                Err(End::Told(close_code::POLICY, why))
+            }
+        }
+    }
+
+    /// The tokens were read anew: is this client's still one of them?
+    fn known_still(&mut self) -> Result<(), ApiError> {
+        let shown = self.shown.as_ref().and_then(|value| value.to_str().ok());
+        self.lines.caller = self.app.policy().access.caller(shown)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_one_by_one() {
+        let mut unread = Unread {
+            text: Utf8Bytes::from_static("a\r\n\nbü\nc"),
+            at: 0,
+        };
+        let mut lines = Vec::new();
+        while let Some(line) = unread.next() {
+            lines.push(line.to_owned());
+        }
+        assert_eq!(lines, ["a", "", "bü", "c"]);
+        assert!(unread.is_empty());
+    }
+}
