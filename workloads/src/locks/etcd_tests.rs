@@ -37,9 +37,9 @@ async fn one_holder_at_a_time_with_revisions_as_fences() {
 async fn a_waiter_is_queued_and_follows_a_holder_whose_lease_ended() {
     let Some(server) = etcd() else { return };
     let a = lock("etcd", &[&server.addr], 0);
-    let queued = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let signals = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut cx = lock_context("etcd", &[&server.addr], serde_json::json!({}), 1);
-    let seen = queued.clone();
+    let seen = signals.clone();
     cx.signals = Signals::new(move |s| seen.lock().unwrap().push(format!("{s:?}")));
     let b = new(cx).unwrap();
     let held = a.acquire(&want("L0", 2_000, 0)).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_waiter_is_queued_and_follows_a_holder_whose_lease_ended() {
         "{:?}",
         began.elapsed()
     );
-    assert_eq!(*queued.lock().unwrap(), ["Queued(1)"]);
+    assert_eq!(*signals.lock().unwrap(), ["Queued(1)", "Woken(1)"]);
     assert_eq!(
         a.renew(&held, Duration::ZERO).await.unwrap_err(),
         CallError::not_held()

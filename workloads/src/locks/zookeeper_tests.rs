@@ -86,9 +86,9 @@ async fn one_holder_at_a_time_and_readers_together() {
 async fn a_waiter_is_queued_and_follows_a_closed_session() {
     let Some(server) = zookeeper() else { return };
     let a = lock("zookeeper", &[&server.addr], 0);
-    let queued = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let signals = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut cx = lock_context("zookeeper", &[&server.addr], serde_json::json!({}), 1);
-    let seen = queued.clone();
+    let seen = signals.clone();
     cx.signals = Signals::new(move |s| seen.lock().unwrap().push(format!("{s:?}")));
     let b = new(cx).unwrap();
     a.acquire(&want("L0", 2_000, 0)).await.unwrap();
@@ -98,5 +98,5 @@ async fn a_waiter_is_queued_and_follows_a_closed_session() {
         a.close().await;
     });
     next.unwrap();
-    assert_eq!(*queued.lock().unwrap(), ["Queued(1)"]);
+    assert_eq!(*signals.lock().unwrap(), ["Queued(1)", "Woken(1)"]);
 }
