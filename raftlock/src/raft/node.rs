@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::InitializeError;
 use openraft::{Config, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -203,9 +204,13 @@ impl Node {
                 }
                 continue;
             }
-            raft.initialize(members.clone())
-                .await
-                .map_err(|error| raft_error(error.to_string()))?;
+            match raft.initialize(members.clone()).await {
+                Ok(()) => {}
+                // A peer that began earlier asked for this replica's vote in the meantime; its log brings the membership.
+                Err(error) if matches!(error.api_error(), Some(InitializeError::NotAllowed(_))) => {
+                }
+                Err(error) => return Err(raft_error(error.to_string())),
+            }
         }
         Ok(())
     }
