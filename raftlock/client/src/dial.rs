@@ -6,9 +6,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use crate::error::{CallError, Retry};
 use crate::secure::Security;
+
+/// Zeroed before every read, and kept by every stream.
+const READ_BUFFER: usize = 16 << 10;
 
 /// Either kind of connection.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -42,7 +46,8 @@ pub(crate) async fn dial(
     if let Some(value) = security.header()? {
         request.headers_mut().insert("authorization", value);
     }
-    let (socket, _) = tokio_tungstenite::client_async(request, io)
+    let config = WebSocketConfig::default().read_buffer_size(READ_BUFFER);
+    let (socket, _) = tokio_tungstenite::client_async_with_config(request, io, Some(config))
         .await
         .map_err(failed)?;
     Ok(socket)

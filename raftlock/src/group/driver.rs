@@ -22,11 +22,14 @@ use crate::machine::{Op, SessionId};
 
 /// Operations in one log entry at most.
 const BATCH: usize = 1024;
-/// Entries proposed and not yet answered: enough to keep the disk busy, few enough that batches grow under load.
+/// Entries proposed and not yet answered at most.
 const IN_FLIGHT: usize = 4;
 /// A timer this late means that the process stood still.
 const STALL: Duration = Duration::from_millis(60);
 const TICK: Duration = Duration::from_millis(20);
+/// How long requests that will only join a queue may wait for one that brings something about: a hand-over is then one
+/// entry, not two.
+const LINGER: Duration = Duration::from_millis(1);
 
 /// Who leads, as this node sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub enum ProposeError {
 }
 
 type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A batch's number, how many operations it has, and what became of it.
+type Proposed = (u64, usize, Result<(), ProposeError>);
 
 /// What puts batches into a log and tells who leads.
 pub trait Backend: Send + Sync + 'static {
@@ -81,7 +86,11 @@ pub struct Driver<B> {
     demanded: BTreeMap<u64, Vec<Op>>,
     again: Vec<Op>,
     queue: Vec<(Op, ReplyTo)>,
-    proposals: FuturesUnordered<Job<(u64, Result<(), ProposeError>)>>,
+    /// Until then all of the queue can wait.
+    linger: Option<Instant>,
+    proposals: FuturesUnordered<Job<Proposed>>,
+    /// Operations in them.
+    on_the_way: usize,
     asked: Vec<Asked>,
     round: Option<Job<Result<(), ProposeError>>>,
     in_round: Vec<Asked>,
@@ -103,7 +112,9 @@ impl<B: Backend> Driver<B> {
             demanded: BTreeMap::new(),
             again: Vec::new(),
             queue: Vec::new(),
+            linger: None,
             proposals: FuturesUnordered::new(),
+            on_the_way: 0,
             asked: Vec::new(),
             round: None,
             in_round: Vec::new(),
@@ -126,6 +137,7 @@ impl<B: Backend> Driver<B> {
                 .as_ref()
                 .and_then(|(_, timers)| timers.next())
                 .map_or(tick, |due| due.min(tick));
+            let wake = self.linger.map_or(wake, |until| until.min(wake));
             let has_room = self.queue.len() < 16 * BATCH;
             tokio::select! {
                 biased;
@@ -135,7 +147,8 @@ impl<B: Backend> Driver<B> {
                     self.change_role(now);
                 }
                 Some(event) = applied.recv() => self.heard(event),
-                Some((sequence, result)) = self.proposals.next(), if !self.proposals.is_empty() => {
+                Some((sequence, count, result)) = self.proposals.next(), if !self.proposals.is_empty() => {
+                    self.on_the_way -= count;
                     let demanded = self.demanded.remove(&sequence);
                     if let Err(error) = result {
                         self.again.extend(demanded.into_iter().flatten());
@@ -174,7 +187,7 @@ impl<B: Backend> Driver<B> {
             && self.announced != Some(term)
         {
             self.announced = Some(term);
-            self.queue.push((Op::Lead { term }, ReplyTo::Nobody));
+            self.enqueue(Op::Lead { term }, ReplyTo::Nobody);
         }
     }
 
@@ -223,7 +236,7 @@ impl<B: Backend> Driver<B> {
             return;
         };
         match cmd {
-            Cmd::Propose { op, to } => self.queue.push((op, to)),
+            Cmd::Propose { op, to } => self.enqueue(op, to),
             Cmd::Confirm { to } => self.asked.push(Asked::Read(to)),
             Cmd::Keepalive { session, to } => {
                 // Also "no such session" is told only after the round: a deposed leader does not know.
@@ -242,12 +255,31 @@ impl<B: Backend> Driver<B> {
             timers.lengthen(late);
         }
         let due = timers.due(now, *term);
-        let due = self.again.drain(..).chain(due);
-        self.queue.extend(due.map(|op| (op, ReplyTo::Nobody)));
+        let due: Vec<Op> = self.again.drain(..).chain(due).collect();
+        for op in due {
+            self.enqueue(op, ReplyTo::Nobody);
+        }
+    }
+
+    fn enqueue(&mut self, op: Op, to: ReplyTo) {
+        // What is on its way may free the lock.
+        let can_wait = self.proposals.is_empty()
+            && (self.queue.is_empty() || self.linger.is_some())
+            && matches!(&op, Op::Acquire(ask) if self.shared.machine().would_queue(ask));
+        if can_wait {
+            self.linger.get_or_insert_with(|| host::now() + LINGER);
+        } else {
+            self.linger = None;
+        }
+        self.queue.push((op, to));
     }
 
     fn propose_queued(&mut self) {
-        while !self.queue.is_empty() && self.proposals.len() < IN_FLIGHT {
+        if self.linger.is_some_and(|until| host::now() < until) {
+            return;
+        }
+        self.linger = None;
+        while !self.queue.is_empty() && self.proposals.len() < IN_FLIGHT && self.worth_an_entry() {
             let rest = self.queue.split_off(self.queue.len().min(BATCH));
             let (ops, to): (Vec<Op>, Vec<ReplyTo>) =
                 std::mem::replace(&mut self.queue, rest).into_iter().unzip();
@@ -269,10 +301,17 @@ impl<B: Backend> Driver<B> {
                 ops,
             };
             self.shared.hub().proposed(sequence, &batch.ops, to);
+            let count = batch.ops.len();
+            self.on_the_way += count;
             let proposal = self.backend.propose(batch);
             self.proposals
-                .push(Box::pin(async move { (sequence, proposal.await) }));
+                .push(Box::pin(async move { (sequence, count, proposal.await) }));
         }
+    }
+
+    /// Beside entries that are on the way goes only one that is not much smaller: the few wait, and more join them.
+    fn worth_an_entry(&self) -> bool {
+        self.queue.len() * 2 >= self.on_the_way
     }
 
     fn failed(&mut self, sequence: u64, error: ProposeError) {

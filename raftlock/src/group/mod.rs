@@ -3,6 +3,8 @@
 
 mod applier;
 mod driver;
+#[cfg(test)]
+mod driver_tests;
 mod reply;
 mod timers;
 mod watch;

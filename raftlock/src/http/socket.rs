@@ -18,6 +18,8 @@ use super::stream::{Answers, Lines, Notices};
 use super::{ApiError, App, Caller};
 
 const MESSAGE_LIMIT: usize = 256 << 10;
+/// Zeroed before every read, and kept by every stream.
+const READ_BUFFER: usize = 16 << 10;
 /// Answers are sent once they are so many bytes, before more lines are taken.
 const OUT_LIMIT: usize = 64 << 10;
 /// How long a client that is dropped may take to read why.
@@ -35,6 +37,7 @@ pub(super) async fn upgrade(
     let shown = headers.get(header::AUTHORIZATION).cloned();
     let tasks = app.tasks.clone();
     ws.max_message_size(MESSAGE_LIMIT)
+        .read_buffer_size(READ_BUFFER)
         .on_upgrade(move |socket| tasks.track_future(run(app, caller, shown, socket)))
 }
 

@@ -42,6 +42,16 @@ impl Machine {
         reply
     }
 
+    /// Would this acquire join a queue, were it applied now?
+    pub fn would_queue(&self, ask: &Acquire) -> bool {
+        ask.wait_ms > 0
+            && ask.owner.is_none()
+            && self
+                .locks
+                .get(&ask.name)
+                .is_some_and(|lock| !lock.queue.is_empty() || !lock.admits(ask.mode))
+    }
+
     /// The same session and owner hold it in the same mode: one more count on the same grant.
     fn reenter(&mut self, ask: &Acquire, name: &Name) -> Option<Reply> {
         let owner = ask.owner.as_ref()?;

@@ -1,5 +1,6 @@
 //! Replication: openraft over our log, our transport and the lock machine.
 
+mod aboard;
 mod backend;
 mod log_store;
 mod network;

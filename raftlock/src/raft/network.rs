@@ -17,10 +17,11 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
+use super::aboard::with_commits_aboard;
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Snapshot, SnapshotData, Types, Vote};
@@ -145,7 +146,8 @@ impl Link {
     }
 
     async fn serve(&self, stream: Box<dyn transport::Stream>, book: &PeerBook) -> String {
-        let (mut reader, mut writer) = tokio::io::split(stream);
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut reader = BufReader::new(reader);
         let (tx, mut rx) = mpsc::unbounded_channel::<Vec<u8>>();
         self.open().out = Some(tx);
         let write = async {
@@ -338,7 +340,7 @@ impl RaftNetworkV2<Types> for GroupNetwork {
             Arc::clone(&self.link),
             option.hard_ttl().max(Duration::from_secs(1)),
         );
-        let answers = input.map(move |request| {
+        let answers = with_commits_aboard(input).map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
             let started = link.start(group, Ask::Append(request));

@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::io::{AsyncWriteExt, ReadHalf};
+use tokio::io::{AsyncWriteExt, BufReader, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, unconstrained};
 use tokio::time::timeout;
@@ -95,10 +95,10 @@ async fn talk(
 }
 
 async fn read_requests(
-    mut reader: ReadHalf<Box<dyn Stream>>,
+    reader: ReadHalf<Box<dyn Stream>>,
     requests: mpsc::Sender<Request>,
 ) -> io::Result<()> {
-    let mut buffer = Vec::new();
+    let (mut reader, mut buffer) = (BufReader::new(reader), Vec::new());
     loop {
         let request = wire::read(&mut reader, &mut buffer, FRAME_LIMIT).await?;
         if requests.send(request).await.is_err() {

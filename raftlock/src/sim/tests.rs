@@ -73,7 +73,7 @@ fn a_seed_gives_the_same_history() {
 }
 
 /// Seeds within which a seeded bug must show.
-const FLAW_SEEDS: u64 = 100;
+const FLAW_SEEDS: u64 = 300;
 
 fn is_found(flaw: Flaw) {
     let found = (1..=number("FENCEPOST_FLAW_SEEDS", FLAW_SEEDS))

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use super::spare::{Spare, zeros};
 
 /// A directory of the node.
 pub trait Dir: Send + Sync {
@@ -14,7 +15,7 @@ pub trait Dir: Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
     /// A whole file.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
-    /// Opens a file for writing, creating it with `size` bytes reserved; durable as a name when this returns.
+    /// Opens a file for writing, creating it with `size` bytes of zeros; durable as a name when this returns.
     fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>>;
     /// Replaces a file's content; all or nothing, durable when this returns.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
@@ -38,6 +39,7 @@ pub trait LogFile: Send {
 #[derive(Debug, Clone)]
 pub struct RealDir {
     path: PathBuf,
+    spare: Arc<Spare>,
     _lock: Arc<File>,
 }
 
@@ -57,6 +59,7 @@ impl RealDir {
         }
         Ok(RealDir {
             path: path.to_owned(),
+            spare: Arc::new(Spare::new(path.join("spare"))?),
             _lock: Arc::new(lock),
         })
     }
@@ -87,16 +90,23 @@ impl Dir for RealDir {
 
     fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>> {
         let path = self.path.join(name);
+        if size > 0 && !path.try_exists()? && !self.spare.take(&path, size)? {
+            zeros(&File::create(&path)?, 0..size, || true)?;
+        }
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)?;
-        if file.metadata()?.len() < size {
-            reserve(&file, size)?;
-            file.sync_all()?;
+        // Shorter where a crash came before all zeros were written.
+        let length = file.metadata()?.len();
+        if length < size {
+            zeros(&file, length..size, || true)?;
         }
         self.sync_names()?;
+        if size > 0 {
+            self.spare.prepare(size);
+        }
         Ok(Box::new(RealFile { file }))
     }
 
@@ -114,17 +124,6 @@ impl Dir for RealDir {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
-    }
-}
-
-/// Reserves space, so that a full disk shows when a segment is opened and a sync does not have to grow the file.
-fn reserve(file: &File, size: u64) -> io::Result<()> {
-    let length = libc::off_t::try_from(size).map_err(io::Error::other)?;
-    // SAFETY: the descriptor is open for the length of the call; no memory is passed.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
-        0 => Ok(()),
-        libc::EOPNOTSUPP | libc::EINVAL => file.set_len(size),
-        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 

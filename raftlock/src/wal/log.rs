@@ -9,7 +9,7 @@ use super::{Dir, LogFile, Record, RecordKind, WalError};
 /// Sizes of the log.
 #[derive(Debug, Clone, Copy)]
 pub struct WalOptions {
-    /// Bytes reserved for a segment.
+    /// Bytes of a segment, which are written as zeros before it is used.
     pub segment_bytes: u64,
     /// False loses acknowledged grants at a power cut: for measuring what the sync costs, and for the simulation's
     /// seeded bug.

@@ -8,6 +8,7 @@ mod dir;
 mod flusher;
 mod frame;
 mod log;
+mod spare;
 
 #[cfg(test)]
 mod tests;

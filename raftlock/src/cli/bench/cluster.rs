@@ -97,11 +97,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for a leader in every group; their base URLs by group.
+    /// Waits until every node is ready; the base URLs of the groups' leaders.
     pub async fn leaders(&self) -> anyhow::Result<Vec<String>> {
         let until = Instant::now() + Duration::from_secs(20);
         let http = Security::default().http(Some(Duration::from_secs(1)))?;
         while Instant::now() < until {
+            let mut ready = true;
+            for url in &self.urls {
+                let answer = http.get(format!("{url}/readyz")).send().await;
+                ready &= answer.is_ok_and(|answer| answer.status().is_success());
+            }
+            if !ready {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
             for url in &self.urls {
                 let Ok(response) = http.get(format!("{url}/v1/status")).send().await else {
                     continue;

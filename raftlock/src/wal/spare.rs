@@ -1,0 +1,156 @@
+//! The next segment, filled with zeros beside the work.
+//!
+//! A sync of a file that is only overwritten is a flush of the disk; where blocks are new to the file, also those that
+//! were only reserved, the file system's journal is written too, which takes about twice as long.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const PIECE: usize = 256 << 10;
+/// Between two pieces, for the log's own syncs.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// A file in the making, or made.
+#[derive(Debug)]
+pub struct Spare {
+    path: PathBuf,
+    making: Mutex<Option<Making>>,
+    /// Nobody wants it any more.
+    over: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Making {
+    size: u64,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Spare {
+    /// None yet. What an earlier process left is of no use: it may be half made.
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        remove(&path)?;
+        Ok(Spare {
+            path,
+            making: Mutex::default(),
+            over: Arc::default(),
+        })
+    }
+
+    /// Begins to make a file of `size` zeros, unless there is one.
+    pub fn prepare(&self, size: u64) {
+        let mut making = self.making();
+        if making.is_some() {
+            return;
+        }
+        let (path, over) = (self.path.clone(), Arc::clone(&self.over));
+        let make = move || {
+            let slowly = || {
+                std::thread::sleep(PAUSE);
+                !over.load(Ordering::Relaxed)
+            };
+            let made = File::create(&path).and_then(|file| zeros(&file, 0..size, slowly));
+            if made.is_err() {
+                // The disk may be full: the room is wanted elsewhere.
+                let _ = remove(&path);
+            }
+            made
+        };
+        let thread = std::thread::Builder::new().name("raftlock-spare".to_owned());
+        // Without a thread the next segment is made when it is wanted.
+        *making = thread
+            .spawn(make)
+            .ok()
+            .map(|thread| Making { size, thread });
+    }
+
+    /// Moves the file to `target`, waiting until it is made; false if there is none.
+    pub fn take(&self, target: &Path, size: u64) -> io::Result<bool> {
+        let Some(made) = self.making().take() else {
+            return Ok(false);
+        };
+        if !matches!(made.thread.join(), Ok(Ok(()))) || made.size != size {
+            return Ok(false);
+        }
+        fs::rename(&self.path, target)?;
+        Ok(true)
+    }
+
+    fn making(&self) -> MutexGuard<'_, Option<Making>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(making) = self.making().take() {
+            let _ = making.thread.join();
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+/// Writes zeros to these offsets and makes them durable; asks between two pieces whether to go on.
+pub fn zeros(file: &File, offsets: Range<u64>, mut go_on: impl FnMut() -> bool) -> io::Result<()> {
+    let piece = vec![0; PIECE];
+    let mut at = offsets.start;
+    while at < offsets.end {
+        let length = piece.len().min((offsets.end - at) as usize);
+        file.write_all_at(&piece[..length], at)?;
+        // Not all at the end, where a sync of the log would wait behind it.
+        file.sync_data()?;
+        at += length as u64;
+        if !go_on() {
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+    }
+    file.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const SIZE: u64 = (PIECE * 2 + 100) as u64;
+
+    #[test]
+    fn a_file_of_zeros_is_ready_when_it_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (spare, target) = (dir.path().join("spare"), dir.path().join("log"));
+        fs::write(&spare, "left by another").unwrap();
+        let stock = Spare::new(spare.clone()).unwrap();
+        assert!(!stock.take(&target, SIZE).unwrap() && !target.exists());
+        stock.prepare(SIZE);
+        assert!(stock.take(&target, SIZE).unwrap());
+        assert_eq!(fs::read(&target).unwrap(), vec![0; SIZE as usize]);
+        stock.prepare(SIZE);
+        assert!(!stock.take(&target, SIZE + 1).unwrap(), "of another size");
+        stock.prepare(SIZE);
+        drop(stock);
+        assert!(!spare.exists(), "nobody works in the directory any more");
+    }
+
+    #[test]
+    fn where_none_can_be_made_there_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let stock = Spare::new(dir.path().join("gone/spare")).unwrap();
+        stock.prepare(SIZE);
+        assert!(!stock.take(&dir.path().join("log"), SIZE).unwrap());
+    }
+}
