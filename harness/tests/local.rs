@@ -211,11 +211,3 @@ fn a_controller_that_was_killed_leaves_a_folder_that_can_be_judged_and_no_proces
     std::thread::sleep(Duration::from_millis(300));
     nothing_left(&run);
 }
-
-fn wait_for_load(run: &std::path::Path) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while std::fs::metadata(run.join("history.jsonl")).map_or(0, |m| m.len()) < 20_000 {
-        assert!(Instant::now() < end, "the load did not begin");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}

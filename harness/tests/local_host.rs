@@ -92,11 +92,33 @@ async fn whole_life(namespaces: bool) {
     }
     let dir = register::directory().expect("a register");
     assert_eq!(registered(&dir, &run_id), 1);
+    says_how_a_node_ended(&*host).await;
     host.stop().await.expect("stopped");
     assert!(proc::with_env(RUN_VAR, &run_id).is_empty());
     assert_eq!(registered(&dir, &run_id), 0);
     assert!(!Path::new(&data).exists());
     assert!(node.pids().is_empty());
+}
+
+/// While it runs nothing is said.
+async fn says_how_a_node_ended(host: &dyn Host) {
+    assert_eq!(host.node_exit(0).await, None);
+    let ends = NodeSpec::new("ends-1", "none", "sh").args(["-c", "exit 7"]);
+    host.start_node(1, ends).await.expect("a node");
+    let mut how = None;
+    for _ in 0..200 {
+        how = host.node_exit(1).await;
+        if how.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    assert_eq!(how.as_deref(), Some("exit status: 7"));
+    host.kill_node(0).await.expect("killed");
+    assert_eq!(
+        host.node_exit(0).await.as_deref(),
+        Some("signal: 9 (SIGKILL)")
+    );
 }
 
 fn registered(dir: &Path, run_id: &str) -> usize {

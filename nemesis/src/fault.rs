@@ -65,6 +65,12 @@ pub trait Fault: Send + Sync {
         targets: &'a [Proc],
     ) -> Fut<'a, Installed>;
 
+    /// Whether a server that it is aimed at may end by itself because of it, then or later: a full disk, a
+    /// disk that has forgotten something. Any other server that ends is a finding.
+    fn may_end(&self) -> bool {
+        false
+    }
+
     /// Every worker and node whose running, traffic or clock it bends; the targets by default.
     fn affects(&self, _env: &dyn Env, _order: &Order, targets: &[Proc]) -> Vec<ProcId> {
         targets.iter().map(|p| p.id).collect()

@@ -28,6 +28,9 @@ pub struct Report {
     pub action: &'static str,
     pub targets: Vec<ProcId>,
     pub affects: Vec<ProcId>,
+    /// [`Fault::may_end`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_end: bool,
     /// `started`, then the receipt's status.
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +106,7 @@ impl Nemesis {
             action: "install",
             targets: Vec::new(),
             affects: Vec::new(),
+            may_end: false,
             status: "started",
             reason: None,
             receipt: Map::new(),
@@ -113,6 +117,7 @@ impl Nemesis {
             Err(e) => return Err(skip(started, e.into())),
         };
         started.kind = fault.kind();
+        started.may_end = fault.may_end();
         let targets = match target::resolve_within(&*self.env, &order, NOBODY).await {
             Ok(t) => t,
             Err(r) => return Err(skip(started, r)),
@@ -206,6 +211,21 @@ mod tests {
             assert!(!Stat::of(pid).unwrap().is_stopped());
             assert!(n.heal("f1").await.is_none());
         });
+    }
+
+    #[test]
+    fn a_fault_that_may_end_its_targets_says_so() {
+        let s = Started::shell("sleep 600");
+        let mut env = TestEnv::of([s.proc(ProcId::Node(0))]);
+        env.restarts = true;
+        let mut n = Nemesis::new(env.shared());
+        for (data, may_end) in [("kept", false), ("wiped", true), ("snapshot", true)] {
+            let o = order("kill", "node:0", serde_json::json!({ "data": data }));
+            let ready = block_on(n.prepare(o)).ok().unwrap();
+            assert_eq!(ready.started().may_end, may_end, "{data}");
+            let line = serde_json::to_value(ready.started()).unwrap();
+            assert_eq!(line.get("may_end").is_some(), may_end, "{line}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod lineup;
 mod lost_update;
 mod order;
 mod owner_only;
+mod servers;
 mod stale_fence;
 mod store_op;
 pub mod track;
@@ -101,5 +102,6 @@ pub const CHECKS: &[Entry] = &[
     fair::ENTRY,
     herd::ENTRY,
     available::ENTRY,
+    servers::ENTRY,
     coverage::ENTRY,
 ];

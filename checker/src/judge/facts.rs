@@ -25,6 +25,8 @@ pub struct Facts {
     pub expect: BTreeMap<String, Expected>,
     pub allow: Allow,
     pub faults_planned: u64,
+    /// Servers whose processes the run watched.
+    pub nodes: Option<u64>,
     pub status: Status,
     pub failure: Option<String>,
 }

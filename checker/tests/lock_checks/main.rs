@@ -8,4 +8,5 @@ mod live;
 mod liveness;
 mod others;
 mod script;
+mod servers;
 mod simulation;

@@ -197,6 +197,12 @@ impl Host for Local {
         self.execute(node).await
     }
 
+    async fn node_exit(&self, index: usize) -> Option<String> {
+        let nodes = self.nodes.lock().await;
+        let status = *nodes.get(&index)?.exit.borrow();
+        status.map(|s| s.to_string())
+    }
+
     async fn snapshot_node(&self, index: usize, label: &str) -> Result<(), HostError> {
         let mut nodes = self.nodes.lock().await;
         let dir = self.dir(find(&mut nodes, index)?.unit.id());

@@ -94,6 +94,9 @@ pub trait Host: Send + Sync {
     /// its address and a partition that is in force both stay.
     async fn restart_node(&self, index: usize, data: DataFate) -> Result<(), HostError>;
 
+    /// How the node's program ended, its exit status or signal; `None` while it runs, and where that is not known (yet).
+    async fn node_exit(&self, index: usize) -> Option<String>;
+
     /// Copies the node's data directory aside under `label`, for [`DataFate::Snapshot`].
     /// The copy of a running node is what a crash would leave, at best.
     async fn snapshot_node(&self, index: usize, label: &str) -> Result<(), HostError>;

@@ -43,6 +43,8 @@ pub struct RunFile {
     pub target_rate: f64,
     pub achieved_rate: Option<f64>,
     pub faults_planned: usize,
+    /// Servers that were started.
+    pub nodes: usize,
     pub fencepost: String,
     /// Names and versions of whatever else took part: images, base, worker programs.
     pub versions: BTreeMap<String, String>,
@@ -114,6 +116,7 @@ impl RunFile {
             target_rate: s.load.rate,
             achieved_rate: None,
             faults_planned: s.faults.len(),
+            nodes: 0,
             fencepost: env!("CARGO_PKG_VERSION").into(),
             versions: BTreeMap::new(),
             command,

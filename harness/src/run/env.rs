@@ -23,6 +23,8 @@ pub struct RunEnv {
     pub ttl: Duration,
     pub host: Arc<dyn Host>,
     pub nodes: Vec<Arc<Unit>>,
+    /// Where the nodes' output goes.
+    pub logs: PathBuf,
     /// TCP port of each node.
     pub ports: Vec<Option<u16>>,
     pub crew: Arc<Crew>,
@@ -41,14 +43,15 @@ impl RunEnv {
     }
 
     /// The nodes that have ended without a fault's doing.
-    pub fn dead_nodes(&self) -> Vec<String> {
+    pub fn dead_nodes(&self) -> Vec<usize> {
+        // Held throughout: a node that a fault starts again is alive before it is no longer noted as down.
         let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         let dead = |(n, u): &(usize, &Arc<Unit>)| u.pid().is_none() && !down.contains(&(*n as u32));
         self.nodes
             .iter()
             .enumerate()
             .filter(dead)
-            .map(|(n, u)| format!("node:{n} ({})", u.name()))
+            .map(|(n, _)| n)
             .collect()
     }
 }

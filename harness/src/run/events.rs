@@ -8,6 +8,7 @@ use fencepost_workloads::protocol::{
     Answer, Claim, Fence, Hold, Item, Mode, Op, OpName, WorkerEvent,
 };
 
+use super::watch::Ended;
 use crate::record::{Draft, Stamp};
 
 macro_rules! words {
@@ -296,6 +297,20 @@ pub fn exit(worker: &Arc<str>, reason: &str, expected: bool) -> Draft {
     Draft::named(worker, names::EXIT, value)
 }
 
+/// A server ended by itself: `node:1` is `n1` in the history, as worker 1 is `w1`.
+pub fn node_exit(ended: &Ended) -> Draft {
+    let text = |s: &str| Value::Str(s.into());
+    let log = ended.log.iter().map(|l| text(l)).collect();
+    let value = Value::Map(vec![
+        ("node".into(), text(&ended.node)),
+        (WORDS.name.clone(), text(&ended.name)),
+        (WORDS.reason.clone(), text(&ended.how)),
+        ("log".into(), Value::List(log)),
+    ]);
+    let process = ended.node.replace("node:", "n");
+    Draft::named(&process.into(), names::EXIT, value)
+}
+
 fn named(process: &Arc<str>, f: &Arc<str>, key: Option<&Arc<str>>, members: Members) -> Draft {
     Draft {
         process: Process::Named(process.clone()),
@@ -396,6 +411,20 @@ mod tests {
         assert_eq!(
             line(unknown(7, &"write".into(), &"L0".into(), "gone")),
             r#"{"process":7,"type":"info","f":"write","key":"L0","value":null,"error":"gone"}"#
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_server_is_told_with_its_last_words() {
+        let ended = Ended {
+            node: "node:1".into(),
+            name: "etcd-1".into(),
+            how: "exit status: 2".into(),
+            log: vec!["no space".into()],
+        };
+        assert_eq!(
+            line(node_exit(&ended)),
+            r#"{"process":"n1","type":"info","f":"exit","value":{"node":"node:1","name":"etcd-1","reason":"exit status: 2","log":["no space"]}}"#
         );
     }
 

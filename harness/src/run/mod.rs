@@ -15,6 +15,7 @@ pub mod fits;
 mod nemesis;
 mod setup;
 mod signals;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -170,11 +171,7 @@ async fn drive(
     let env = stage.env(options, crew, handle.clone());
     let (actions, queue) = mpsc::unbounded_channel();
     let nemesis = tokio::spawn(nemesis::work(env.clone(), handle.clone(), queue));
-    let watch = tokio::spawn(watch_nodes(
-        env,
-        handle.clone(),
-        options.scenario.faults.is_empty(),
-    ));
+    let watch = tokio::spawn(watch::nodes(env, handle.clone()));
     let interrupts = tokio::spawn(signals::forward(signals, handle.clone()));
     conduct(wiring.notices, &handle, actions).await;
     let ending = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -227,22 +224,6 @@ async fn conduct(
                 let why = format!("a worker did not answer `init` within {} s; see logs/", GREETING.as_secs());
                 core.tell(Command::Fail(why));
             }
-        }
-    }
-}
-
-/// A server that ends although no scenario killed it is told, and ends a run without faults.
-async fn watch_nodes(env: Arc<env::RunEnv>, core: CoreHandle, healthy: bool) {
-    let mut each = tokio::time::interval(Duration::from_millis(250));
-    loop {
-        each.tick().await;
-        if let Some(node) = env.dead_nodes().first()
-            && healthy
-        {
-            core.tell(Command::Fail(format!(
-                "{node} ended by itself; see its log in logs/"
-            )));
-            return;
         }
     }
 }

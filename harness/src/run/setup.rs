@@ -112,6 +112,7 @@ impl Stage {
         self.host = Some(host.clone());
         let specs = self.system.nodes(host.site());
         self.nodes = host::start_nodes(host.as_ref(), specs).await?;
+        self.file.nodes = self.nodes.len();
         self.service = self.system.join(host.site(), READY).await?;
         self.file.system.version = self.service.version.clone();
         for image in host.images().await {
@@ -303,6 +304,7 @@ impl Stage {
             host,
             ports: (0..self.nodes.len()).map(|n| self.system.port(n)).collect(),
             nodes: self.nodes.clone(),
+            logs: self.folder.dir.join("logs"),
             crew,
             service: self.service.clone(),
             board: self.board.clone(),

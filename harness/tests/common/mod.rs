@@ -107,6 +107,15 @@ pub fn have(programs: &[&str]) -> bool {
     false
 }
 
+/// Until the load of a run that was started has begun.
+pub fn wait_for_load(run: &Path) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::fs::metadata(run.join("history.jsonl")).map_or(0, |m| m.len()) < 20_000 {
+        assert!(std::time::Instant::now() < end, "the load did not begin");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 /// Nothing that carries this run's id may be left.
 pub fn nothing_left(dir: &Path) {
     let run_id = json(&dir.join("run.json"))["run_id"]

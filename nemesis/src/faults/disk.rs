@@ -36,6 +36,10 @@ impl Fault for Disk {
         Kind::Disk
     }
 
+    fn may_end(&self) -> bool {
+        true
+    }
+
     fn available(&self, env: &dyn Env, _order: &Order, targets: &[Proc]) -> Result<(), Reason> {
         targets.iter().try_for_each(|p| place(env, p).map(|_| ()))
     }
@@ -275,6 +279,11 @@ mod tests {
         assert!(nothing.unwrap_err().0.contains("still room"));
         drop(full);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_server_may_end_on_a_full_disk() {
+        assert!(Disk::default().may_end());
     }
 
     #[test]

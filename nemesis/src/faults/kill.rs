@@ -42,6 +42,11 @@ impl Fault for Kill {
         Kind::Kill
     }
 
+    /// A server may refuse to serve on with less than it had acknowledged.
+    fn may_end(&self) -> bool {
+        self.data != Data::Kept
+    }
+
     fn available(&self, env: &dyn Env, _order: &Order, targets: &[Proc]) -> Result<(), Reason> {
         if !self.stay_down && env.restart().is_none() {
             return Err(Reason::new(

@@ -9,6 +9,7 @@ use bollard::{
     models::ExecInspectResponse,
 };
 use futures_util::{Stream, StreamExt};
+use nix::sys::signal::Signal;
 
 use super::docker_error;
 use crate::host::{HostError, NodeSpec, RunAs, UnitId, proc, spawn::RUN_VAR};
@@ -45,8 +46,8 @@ impl Exec<'_> {
         }
     }
 
-    /// Starts the node's program. Answers its pid as this machine sees it.
-    pub async fn start(&self, id: UnitId) -> Result<i32, HostError> {
+    /// Starts the node's program. Answers its pid as this machine sees it, and what the engine calls this.
+    pub async fn start(&self, id: UnitId) -> Result<(i32, String), HostError> {
         let exec = self.create(&self.spec.program, &self.spec.args).await?;
         let output = self.attach(&exec).await?;
         tokio::spawn(drain(output, open(&self.log)?));
@@ -62,7 +63,7 @@ impl Exec<'_> {
             let seen = self.inspect(&exec).await?;
             let pid = seen.pid.and_then(|p| i32::try_from(p).ok()).unwrap_or(0);
             if pid > 0 && proc::stat(pid).is_some() {
-                return Ok(pid);
+                return Ok((pid, exec));
             }
             if let Some(code) = seen.exit_code.filter(|_| seen.running != Some(true)) {
                 return Err(failed(format!("it ended at once with status {code}")));
@@ -70,6 +71,13 @@ impl Exec<'_> {
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
         Err(failed("the engine shows no process of it".into()))
+    }
+
+    /// How the program that [`start`](Self::start) started has ended.
+    pub async fn ended(&self, exec: &str) -> Option<String> {
+        let seen = self.inspect(exec).await.ok()?;
+        let code = seen.exit_code.filter(|_| seen.running != Some(true))?;
+        Some(in_words(code))
     }
 
     async fn create(&self, program: &str, args: &[String]) -> Result<String, HostError> {
@@ -116,6 +124,15 @@ impl Exec<'_> {
     }
 }
 
+/// The engine tells of a signal as a shell does, by 128 + its number.
+fn in_words(code: i64) -> String {
+    let signal = i32::try_from(code - 128).ok().map(Signal::try_from);
+    match signal {
+        Some(Ok(signal)) => format!("signal: {} ({signal})", code - 128),
+        _ => format!("exit status: {code}"),
+    }
+}
+
 fn open(log: &std::path::Path) -> Result<File, HostError> {
     if let Some(dir) = log.parent() {
         std::fs::create_dir_all(dir).map_err(HostError::io(dir.display()))?;
@@ -137,5 +154,18 @@ async fn drain(
         if log.write_all(chunk.as_ref()).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_above_128_is_a_signal() {
+        assert_eq!(in_words(0), "exit status: 0");
+        assert_eq!(in_words(128), "exit status: 128");
+        assert_eq!(in_words(137), "signal: 9 (SIGKILL)");
+        assert_eq!(in_words(255), "exit status: 255");
     }
 }

@@ -52,6 +52,8 @@ struct Node {
     spec: NodeSpec,
     unit: Arc<Unit>,
     container: String,
+    /// What the engine calls the running of its program.
+    exec: Mutex<Option<String>>,
 }
 
 /// Connects to the engine that `DOCKER_HOST` or the usual socket names, and settles the API version.
@@ -132,13 +134,7 @@ impl Docker {
     }
 
     async fn execute(&self, node: &Node) -> Result<(), HostError> {
-        let run = exec::Exec {
-            engine: &self.engine,
-            container: &node.container,
-            run_id: &self.machine.options.run_id,
-            spec: &node.spec,
-            log: self.machine.log_path(node.unit.id()),
-        };
+        let run = self.exec(node);
         if let Some(first) = &node.spec.prepare {
             let dir = node.unit.data_dir().map(|d| d.join(&first.unless));
             if !dir.is_some_and(|d| d.exists()) {
@@ -146,9 +142,20 @@ impl Docker {
                     .await?;
             }
         }
-        let pid = run.start(node.unit.id()).await?;
+        let (pid, exec) = run.start(node.unit.id()).await?;
+        *node.exec.lock().await = Some(exec);
         node.unit.set_pid(Some(pid));
         self.machine.note_pid(&node.unit)
+    }
+
+    fn exec<'a>(&'a self, node: &'a Node) -> exec::Exec<'a> {
+        exec::Exec {
+            engine: &self.engine,
+            container: &node.container,
+            run_id: &self.machine.options.run_id,
+            spec: &node.spec,
+            log: self.machine.log_path(node.unit.id()),
+        }
     }
 
     async fn kill(&self, node: &Node) -> Result<(), HostError> {
@@ -194,6 +201,7 @@ impl Host for Docker {
             unit: Arc::new(unit.with_data_dir(dir)),
             spec,
             container,
+            exec: Mutex::default(),
         };
         self.execute(&node).await?;
         let unit = Arc::clone(&node.unit);
@@ -219,6 +227,13 @@ impl Host for Docker {
         })
         .await?;
         self.execute(node).await
+    }
+
+    async fn node_exit(&self, index: usize) -> Option<String> {
+        let nodes = self.nodes.lock().await;
+        let node = nodes.get(&index)?;
+        let exec = node.exec.lock().await.clone()?;
+        self.exec(node).ended(&exec).await
     }
 
     async fn snapshot_node(&self, index: usize, label: &str) -> Result<(), HostError> {

@@ -35,6 +35,7 @@ pub use poll::Waker;
 pub use staff::Board;
 
 use super::events;
+use super::watch::Ended;
 use load::Pacer;
 use poll::Wakes;
 use slot::{Role, Slot};
@@ -105,6 +106,8 @@ pub enum Command {
         worker: usize,
         how: String,
     },
+    /// A server ended, and no fault ended it.
+    NodeEnded(Box<Ended>),
     /// End in order, now.
     Interrupt,
     /// This entry is surely violated, and the scenario wants to end then.
@@ -374,6 +377,11 @@ impl Core {
             Command::NothingToHeal { id } => self.nothing_to_heal(&id),
             Command::ExpectExit { worker } => self.staff.expect_exit(worker),
             Command::Exited { worker, how } => self.exited(worker, &how),
+            Command::NodeEnded(ended) => {
+                self.progress
+                    .set_note(format!("{} ended by itself: {}", ended.node, ended.how));
+                self.record(events::node_exit(&ended));
+            }
             Command::Interrupt => {
                 if !self.interrupted {
                     self.interrupted = true;

@@ -355,6 +355,7 @@ fn a_point_waits_for_its_fault_and_then_goes_on() {
                 action,
                 targets: vec![],
                 affects: vec![fencepost_nemesis::ProcId::Worker(0)],
+                may_end: false,
                 status,
                 reason: None,
                 receipt: Default::default(),
