@@ -5,18 +5,13 @@
 //! DIR holds `verdicts.tsv` (file, model, verdict, …). Milliseconds are for pairing
 //! and checking, the least of three runs (of up to fifty short ones); parsing is printed apart. Peak memory is the process's so far.
 
+mod peak;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fencepost_checker::{CheckError, Options, Outcome, Report, check_history};
 use fencepost_history::{History, Value, read_path};
-
-fn peak_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .map_or(0, |kb| kb / 1024)
-}
 
 fn initial(file: &str, model: &str) -> Option<Value> {
     match model {
@@ -110,7 +105,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!(
             "{file:<52} {verdict:<13} {:<7} {ms:>9.2} ms  parse {parse:>7.1} ms  peak {:>5} MB{mark}",
             report.decided_by,
-            peak_mb()
+            peak::megabytes()
         );
     }
     println!("total {total:.1} ms, {wrong} wrong, {unknown} unknown");

@@ -1,6 +1,8 @@
 //! Checks one file of any size as a stream and prints the answer, the time from the first byte read, and peak memory:
 //! `cargo run --release -p fencepost-checker --example check_file -- FILE MODEL [ENGINE]`
 
+mod peak;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -37,15 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         report.operations,
         report.unknown,
         report.decided_by,
-        peak_mb()
+        peak::megabytes()
     );
     Ok(())
-}
-
-/// Peak memory of this process, where the system tells.
-fn peak_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kb| kb / 1024)
 }

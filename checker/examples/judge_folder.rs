@@ -1,6 +1,8 @@
 //! Judges a run folder and prints its verdict and the time that it took:
 //! `cargo run --release -p fencepost-checker --example judge_folder -- DIR`
 
+mod peak;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,17 +15,9 @@ fn main() {
                 v.to_json(),
                 v.events,
                 started.elapsed().as_secs_f64(),
-                peak_mb()
+                peak::megabytes()
             ),
             Err(e) => println!("{dir}: {e}"),
         }
     }
-}
-
-/// Peak memory of this process, where the system tells.
-fn peak_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kb| kb / 1024)
 }

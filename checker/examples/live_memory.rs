@@ -5,6 +5,8 @@
 //! and one acquire in a thousand has an unknown outcome, every fiftieth grant is claimed, every ten thousandth event is a
 //! fault or its end, and the store's log comes along. Each length runs in a process of its own.
 
+mod peak;
+
 use std::process::Command;
 use std::time::Instant;
 
@@ -187,7 +189,7 @@ fn one(events: u64, mode: &str) -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{} events: {seconds:.2} s, peak {} MB, {told} told",
         run.index,
-        peak_mb()
+        peak::megabytes()
     );
     Ok(())
 }
@@ -214,12 +216,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
-}
-
-/// Peak memory of this process, where the system tells.
-fn peak_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kb| kb / 1024)
 }

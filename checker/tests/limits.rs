@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_checker::generate::Rng;
+use fencepost_checker::generate::{MODELS, Rng};
 use fencepost_checker::{Engine, Options, Outcome, check_events};
 use fencepost_history::{Event, EventType, Process, Value};
 
@@ -169,24 +169,6 @@ fn no_input_panics() {
         "acquire", "release", "held", "read", "write", "cas", "get", "append", "put", "txn",
         "enqueue", "dequeue", "add", "x",
     ];
-    let models = [
-        "mutex",
-        "owner-mutex",
-        "reentrant:2",
-        "fenced-mutex",
-        "fenced-mutex-leased",
-        "reentrant-fenced:raise",
-        "shared",
-        "semaphore:2",
-        "weighted-semaphore:3",
-        "register",
-        "cas-register",
-        "fenced-register",
-        "kv",
-        "multi-register",
-        "queue",
-        "set",
-    ];
     let mut decided = 0;
     for seed in 0..4000 {
         let mut rng = Rng(seed);
@@ -237,7 +219,7 @@ fn no_input_panics() {
                 }
             }
         }
-        for model in models {
+        for model in MODELS {
             let options = Options {
                 engine: Engine::Both,
                 max_states: Some(100_000),

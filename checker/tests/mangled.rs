@@ -7,31 +7,12 @@ use std::fmt::Write;
 use fencepost_checker::generate::events::{of_lock, of_register};
 use fencepost_checker::generate::locks::{Habits, LockClients};
 use fencepost_checker::generate::registers::{Mix, RegClients};
-use fencepost_checker::generate::{Rng, Shape, history};
+use fencepost_checker::generate::{MODELS, Rng, Shape, history};
 use fencepost_checker::models::locks::FencedMutex;
 use fencepost_checker::models::register::Register;
 use fencepost_checker::{Engine, Options, check_history, check_records};
 use fencepost_history::{Event, EventType, Process, Reader, Value, json, read_bytes};
 use proptest::prelude::*;
-
-const MODELS: [&str; 16] = [
-    "mutex",
-    "owner-mutex",
-    "reentrant:2",
-    "fenced-mutex",
-    "fenced-mutex-leased",
-    "reentrant-fenced:raise",
-    "shared",
-    "semaphore:2",
-    "weighted-semaphore:3",
-    "register",
-    "cas-register",
-    "fenced-register:raise",
-    "kv",
-    "multi-register",
-    "queue",
-    "set",
-];
 
 #[derive(Clone, Debug)]
 enum Change {

@@ -162,17 +162,17 @@ impl<M: Model> Task<'_, M> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::explain::tell::Locks;
     use crate::models::lock::{Answer, LockCall, LockOp};
     use crate::models::locks::Counting;
 
-    /// Two grants with no release between, under an engine and a near-linear checker that says what it is told to.
-    fn decide(engine: Engine, says: Fast) -> Result<Decided, Disagreement> {
-        let op = |call, ret| Timed {
+    /// Two grants with no release between: more than one permit allows.
+    pub(in super::super) fn two_grants() -> [Timed<LockOp>; 2] {
+        [0, 2].map(|call| Timed {
             call,
-            ret,
+            ret: call + 1,
             process: call,
             op: LockOp {
                 fence: None,
@@ -181,14 +181,18 @@ mod tests {
                 call: LockCall::Acquire,
                 answer: Answer::Yes,
             },
-        };
+        })
+    }
+
+    /// Two grants under an engine and a near-linear checker that says what it is told to.
+    fn decide(engine: Engine, says: Fast) -> Result<Decided, Disagreement> {
         let options = Options {
             engine,
             ..Options::default()
         };
         Task {
             model: &Counting { permits: 1 },
-            ops: &[op(0, 1), op(2, 3)],
+            ops: &two_grants(),
             fast: Some(&|_: &[Timed<LockOp>]| says.clone()),
             tell: &Locks(vec![String::new()]),
             states: &Locks(Vec::new()),

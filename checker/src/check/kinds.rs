@@ -452,9 +452,9 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decide::tests::two_grants;
     use super::*;
     use crate::fast::Fast;
-    use crate::models::lock::{Answer, LockCall};
     use crate::options::Engine;
 
     /// A near-linear checker that passes everything, against a search that finds two grants at once.
@@ -470,21 +470,9 @@ mod tests {
             started: Instant::now(),
             index: &|stamp| stamp,
         };
-        let grant = |call| Timed {
-            call,
-            ret: call + 1,
-            process: call,
-            op: LockOp {
-                fence: None,
-                owner: 0,
-                weight: 1,
-                call: LockCall::Acquire,
-                answer: Answer::Yes,
-            },
-        };
         let parts = [Keyed {
             key: Some("k".into()),
-            ops: vec![grant(0), grant(2)],
+            ops: two_grants().into(),
             did: true,
         }];
         let wrong = |_: &[Timed<LockOp>]| Fast::Linearizable;

@@ -9,6 +9,26 @@ pub mod registers;
 use crate::model::Model;
 use crate::ops::{NEVER, Timed};
 
+/// A model of each kind, by the name that a check takes.
+pub const MODELS: [&str; 16] = [
+    "mutex",
+    "owner-mutex",
+    "reentrant:2",
+    "fenced-mutex",
+    "fenced-mutex-leased",
+    "reentrant-fenced:raise",
+    "shared",
+    "semaphore:2",
+    "weighted-semaphore:3",
+    "register",
+    "cas-register",
+    "fenced-register:raise",
+    "kv",
+    "multi-register",
+    "queue",
+    "set",
+];
+
 /// SplitMix64: small, and the same on every platform and release.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);

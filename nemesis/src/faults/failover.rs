@@ -149,6 +149,8 @@ mod tests {
     struct Cluster {
         leader: Mutex<Option<ProcId>>,
         obeys: bool,
+        /// Its replicas can be promoted; else it hands leadership over.
+        promotes: bool,
     }
 
     impl Env for Cluster {
@@ -165,7 +167,10 @@ mod tests {
             Some(self)
         }
         fn transfer_leader(&self) -> Option<&dyn TransferLeader> {
-            Some(self)
+            (!self.promotes).then_some(self as &dyn TransferLeader)
+        }
+        fn promote(&self) -> Option<&dyn Promote> {
+            self.promotes.then_some(self as &dyn Promote)
         }
     }
 
@@ -186,27 +191,6 @@ mod tests {
         }
     }
 
-    /// A replica can be promoted where the test says so.
-    struct Promotes(Cluster);
-
-    impl Env for Promotes {
-        fn run_id(&self) -> &'static str {
-            "t"
-        }
-        fn procs(&self) -> Vec<Proc> {
-            Vec::new()
-        }
-        fn ttl(&self) -> Duration {
-            WAIT
-        }
-        fn leader_hint(&self) -> Option<&dyn LeaderHint> {
-            Some(&self.0)
-        }
-        fn promote(&self) -> Option<&dyn Promote> {
-            Some(&self.0)
-        }
-    }
-
     impl Promote for Cluster {
         fn promote(&self, to: Option<ProcId>) -> Fut<'_, Result<(), String>> {
             self.transfer(to)
@@ -217,6 +201,7 @@ mod tests {
         Cluster {
             leader: Mutex::new(Some(ProcId::Node(0))),
             obeys,
+            promotes: false,
         }
     }
 
@@ -259,8 +244,11 @@ mod tests {
 
     #[test]
     fn a_replica_is_promoted_while_nobody_leads() {
-        let c = Promotes(cluster(true));
-        *c.0.leader.lock().unwrap() = None;
+        let c = Cluster {
+            promotes: true,
+            ..cluster(true)
+        };
+        *c.leader.lock().unwrap() = None;
         let made = |params: serde_json::Value| {
             let fault: Failover = serde_json::from_value(params).unwrap();
             let o = order("failover", "leader", json!({}));
@@ -290,7 +278,7 @@ mod tests {
         *c.leader.lock().unwrap() = Some(ProcId::Node(0));
         let old = block_on(changed(&c, None, to, wait));
         assert_eq!(old.status, Status::Indeterminate);
-        let healed = block_on(Moved.heal(&Promotes(c)));
+        let healed = block_on(Moved.heal(&c));
         assert_eq!(healed.status, Status::Healed, "somebody leads");
     }
 
