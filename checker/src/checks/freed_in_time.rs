@@ -1,5 +1,5 @@
 //! After the faults end: a dead or silent holder's lock, asked for all the while, is granted within the
-//! granted TTL + lock-delay, × the allowed factor.
+//! granted TTL + lock-delay, × the allowed factor. Also between faults, as long as none is in force.
 //!
 //! The clock of a key starts when the last thing happened that may have prolonged a hold: a release
 //! answered, a loss told, the holder's death, an acquire of unknown outcome, the heal marker. While a live
@@ -9,7 +9,7 @@ use fencepost_history::EventType;
 use hashbrown::{HashMap, HashSet};
 
 use super::finding::{Findings, Otherwise, plural, seconds};
-use super::track::{F, Grant, KeyId, Op, Stamp, Tracker, What, nanos};
+use super::track::{F, Grant, Interval, KeyId, Op, Stamp, Tracker, What, nanos};
 use super::{Check, Cx, Entry, Finding, Results};
 use crate::judge::facts::Facts;
 
@@ -41,7 +41,8 @@ struct FreedInTime {
     factor: f64,
     /// When liveness began to be demanded; `None` while faults are in force.
     calm: Option<Stamp>,
-    faulted: bool,
+    /// Nobody is expected to ask, or to be answered, any more.
+    over: bool,
     exercised: u64,
 }
 
@@ -56,7 +57,7 @@ impl FreedInTime {
             delay: nanos(facts.system.lock_delay_ms),
             factor: facts.allow.freed_factor.max(1.0),
             calm: Some(Stamp::default()),
-            faulted: false,
+            over: false,
             exercised: 0,
         }
     }
@@ -157,8 +158,10 @@ impl FreedInTime {
     fn phase(&mut self, phase: &str, now: Stamp) {
         match phase {
             "faults-end" | "healed" => self.calm = Some(now),
-            // Nobody is expected to ask, or to be answered, any more.
-            "drain" | "final" | "end" | "interrupted" => self.calm = None,
+            "drain" | "final" | "end" | "interrupted" => {
+                self.calm = None;
+                self.over = true;
+            }
             _ => {}
         }
     }
@@ -191,27 +194,36 @@ fn story(op: &Op, k: &Key, base: Stamp, end: i64, now: Stamp, b: Option<&Grant>)
     f.tell(now, format!("it is {outcome} now"))
 }
 
+/// Whether it may keep a lock from being freed. A dead holder is what this looks for; a dead server frees nothing; and
+/// what affects nobody (a copy of a disk) bends nothing.
+fn in_force(i: &Interval) -> bool {
+    i.end.is_none() && (i.nodes || (&*i.kind != "kill" && !i.workers.is_empty()))
+}
+
+/// A release of what had been released when it was asked for: it prolongs nothing.
+fn released_before(cx: &Cx<'_>, op: &Op) -> bool {
+    let grant = op.grant.and_then(|id| cx.track.grant(id));
+    let freed = grant.and_then(|g| g.freed);
+    freed.is_some_and(|f| f.index < op.invoke.index)
+}
+
 impl Check for FreedInTime {
     fn event(&mut self, cx: &Cx<'_>) {
         let now = cx.seen.now;
         match &cx.seen.what {
             What::Done(op, kind) if op.f == F::Acquire => self.answered(cx, op, *kind),
-            What::Done(op, _) if op.f == F::Release => {
+            What::Done(op, _) if op.f == F::Release && !released_before(cx, op) => {
                 self.restart(op.key, now, "its holder released it");
             }
             What::Exit(Some(w)) => self.orphan(cx.track, *w, now),
             What::Fault => {
                 let all = &cx.track.faults.all;
-                // A dead holder is what this looks for; a dead server frees nothing.
-                if all
-                    .iter()
-                    .any(|i| i.end.is_none() && (&*i.kind != "kill" || i.nodes))
-                {
-                    self.calm = None;
-                }
-                self.faulted = true;
-                let killed =
-                    |i: &&super::track::Interval| &*i.kind == "kill" && i.sure == Some(now);
+                // Once none is in force liveness is demanded again, until the next.
+                self.calm = match self.over || all.iter().any(in_force) {
+                    true => None,
+                    false => self.calm.or(Some(now)),
+                };
+                let killed = |i: &&Interval| &*i.kind == "kill" && i.sure == Some(now);
                 for w in all.iter().filter(killed).flat_map(|i| i.workers.clone()) {
                     self.orphan(cx.track, w, now);
                 }

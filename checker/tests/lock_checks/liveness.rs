@@ -84,6 +84,51 @@ fn no_clock_runs_while_faults_last_or_a_live_worker_holds() {
         .clean();
 }
 
+/// A holder is killed at 600 ms; whatever came before it.
+fn dies(before: Script) -> Script {
+    before
+        .t(600)
+        .fault_event("f9", "kill", "install", "started", "worker:0")
+        .fault_event("f9", "kill", "install", "installed", "worker:0")
+        .named("w0", "exit", r#"{"reason":"killed","expected":true}"#)
+}
+
+#[test]
+fn between_faults_it_is_demanded_once_none_is_in_force() {
+    let asked = || script().grant(0, "a", 1).acq(1).t(100);
+    let cut = || asked().fault_on("cut", "node:0");
+    let healed = || dies(cut().t(500).fault_off("cut", "node:0"));
+    healed().t(1700).got(1, "b", 2).holds(FREED);
+    healed().t(2700).got(1, "b", 2).violates(FREED);
+    // The first still holds; another begins; nobody is asked any more.
+    dies(cut()).t(2700).got(1, "b", 2).clean();
+    let again = healed().fault_on("cut", "node:1");
+    again.t(2700).got(1, "b", 2).clean();
+    let drain = healed().named("controller", "phase", r#"{"phase":"drain"}"#);
+    let late = drain.fault_event("f9", "kill", "heal", "healed", "worker:0");
+    late.t(2700).got(1, "b", 2).clean();
+    // A copy of a disk bends nothing, and is never healed.
+    let copied = r#"{"id":"f1","fault":"snapshot","kind":"disk","action":"install","targets":["node:0"],"affects":[],"status":"installed","receipt":{}}"#;
+    let copied = || dies(asked().named("nemesis", "fault", copied));
+    copied().t(2700).got(1, "b", 2).violates(FREED);
+}
+
+#[test]
+fn a_release_once_more_prolongs_nothing() {
+    let released = script()
+        .grant(0, "a", 1)
+        .acq(1)
+        .t(50)
+        .rel(0, "a", 1)
+        .held(0, true);
+    let again = released.t(1500).rel(0, "a", 1).held(0, false);
+    again
+        .t(2900)
+        .got(1, "b", 2)
+        .holds("owner-only")
+        .violates(FREED);
+}
+
 #[test]
 fn a_lock_that_stays_held_after_its_release_is_found() {
     let s = || {

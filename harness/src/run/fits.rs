@@ -53,10 +53,16 @@ pub fn undemand(s: &mut Scenario, facts: &Facts) -> Vec<String> {
         rests_on_fences.retain(demanded);
         tolerate(s, &rests_on_fences, "it grants no fence", &mut why);
     }
+    if !facts.lease && s.expect.get("freed-in-time") == Some(&Expected::Holds) {
+        let reason = "it has no lease: a hold ends with its connection";
+        tolerate(s, &["freed-in-time"], reason, &mut why);
+    }
     let death = shortest_death(s).filter(|_| !facts.durable);
     let failover = facts.asynchronous && s.faults.iter().any(may_promote);
     if death.is_some() || failover {
         let mut forgotten = vec!["fence-monotonic", "linearizable"];
+        // A release that was forgotten may be repeated.
+        forgotten.extend(s.story.again.then_some("owner-only"));
         // What is forgotten while every lease runs out is given to nobody twice.
         let within_a_lease = failover || death.is_some_and(|down| down < s.ttl());
         forgotten.extend(within_a_lease.then_some("double-holder.service"));
@@ -163,6 +169,29 @@ mod tests {
         undemand(&mut s, &facts("redlock"));
         assert_eq!(s.expect["fence-monotonic"], Expected::Any);
         assert_eq!(s.expect["double-holder.service"], Expected::Holds);
+    }
+
+    #[test]
+    fn a_dead_holder_frees_nothing_in_time_where_there_is_no_lease() {
+        let mut s = find("dead-holder").unwrap();
+        assert!(undemand(&mut s, &facts("etcd")).is_empty());
+        assert_eq!(s.expect["freed-in-time"], Expected::Holds);
+        let why = undemand(&mut s, &facts("postgres"));
+        assert!(why[0].contains("freed-in-time: it has no lease"), "{why:?}");
+        assert_eq!(s.expect["freed-in-time"], Expected::Any);
+    }
+
+    #[test]
+    fn a_release_may_be_forgotten_and_repeated() {
+        let owner_only = |scenario: &str, system: &str| {
+            let mut s = find(scenario).unwrap();
+            undemand(&mut s, &facts(system));
+            s.expect["owner-only"]
+        };
+        assert_eq!(owner_only("leader-kill", "redis-failover"), Expected::Any);
+        assert_eq!(owner_only("service-down", "redis"), Expected::Any);
+        assert_eq!(owner_only("service-down", "etcd"), Expected::Holds);
+        assert_eq!(owner_only("client-pause", "redis"), Expected::Holds);
     }
 
     #[test]

@@ -357,6 +357,7 @@ fn settings(options: &Options, ttl_ms: Option<u64>, folder: &RunFolder) -> Setti
         work: s.story.work.clone(),
         wait: longest(&s.story.wait, ttl),
         pause: s.story.pause.clone(),
+        again: s.story.again,
     });
     Settings {
         seed: options.seed,
@@ -378,6 +379,7 @@ fn settings(options: &Options, ttl_ms: Option<u64>, folder: &RunFolder) -> Setti
         wait: longest(&s.load.wait, ttl),
         duration: nanos(&s.load.duration),
         calm: nanos(&s.load.calm),
+        recovery: nanos(&s.allow.recovery),
         story,
         events_end_faults: s.faults.iter().any(|f| f.until.is_some()),
         log_dir: folder.dir.join("logs"),

@@ -111,6 +111,7 @@ pub struct Story {
     pub work: Span,
     pub wait: Span,
     pub pause: Span,
+    pub again: bool,
 }
 
 /// Bounds that checks of liveness and coverage use.
@@ -197,6 +198,7 @@ impl Default for Story {
             work: millis(20),
             wait: Span::Ttl(3.0),
             pause: Span::Ttl(0.25),
+            again: false,
         }
     }
 }

@@ -153,6 +153,7 @@ impl Core {
         self.figures.answered(op, answer, event.time - since);
         match (op, answer) {
             (OpName::Acquire, Answer::Granted(_)) => {
+                self.recovery.granted = true;
                 self.board.answered(&key, worker, true);
             }
             (OpName::Acquire, _) => {
@@ -338,6 +339,7 @@ impl Core {
         for s in self.slots.iter_mut().filter(|s| s.worker == worker) {
             s.step = Step::Parked;
             s.grant = None;
+            s.released = None;
         }
         let slots = &self.slots;
         self.idle.retain(|s| slots[*s].worker != worker);

@@ -83,6 +83,13 @@ impl Pacer {
     }
 }
 
+/// What came of the acquires since every fault was healed.
+#[derive(Default)]
+pub struct Recovery {
+    pub asked: bool,
+    pub granted: bool,
+}
+
 /// All clients of all workers: on each worker the story's client first, where it has one.
 pub fn slots(cfg: &Settings) -> Vec<Slot> {
     let slot = |worker, client, role, key: Arc<str>| Slot {
@@ -97,6 +104,7 @@ pub fn slots(cfg: &Settings) -> Vec<Slot> {
         cycle_start: 0,
         op_start: 0,
         grant: None,
+        released: None,
         read: None,
     };
     let mut all = Vec::new();
@@ -205,6 +213,12 @@ impl Core {
             return;
         }
         let now = self.rec.now();
+        if story.again
+            && let Some(op) = self.slots[slot].again()
+        {
+            self.slots[slot].op_start = now;
+            return self.ask(slot, op);
+        }
         let work = story.work.draw(self.cfg.ttl, &mut self.rng).as_nanos() as i64;
         let s = &mut self.slots[slot];
         s.job = Job::Update;
@@ -222,7 +236,11 @@ impl Core {
 
     pub(super) fn tell_story_later(&mut self, slot: usize) {
         let Some(story) = &self.cfg.story else { return };
-        let pause = story.pause.draw(self.cfg.ttl, &mut self.rng).as_nanos() as i64;
+        let mut pause = story.pause.draw(self.cfg.ttl, &mut self.rng).as_nanos() as i64;
+        if story.again {
+            // The release once more comes somewhere in the pause, which stays as long as it was on average.
+            pause = (pause as f64 * self.rng.random::<f64>()) as i64;
+        }
         let process = self.slots[slot].process;
         self.timers
             .set(self.rec.now() + pause, Timer::Again { slot, process });
@@ -256,6 +274,7 @@ impl Core {
         self.figures.requests += 1;
         let name = op.name();
         if let Op::Acquire(_) = op {
+            self.recovery.asked = true;
             let key = self.slots[slot].key.clone();
             self.board.waits(&key, worker as u32);
             self.cue_of(fencepost_nemesis::schedule::CueKind::Acquire, slot);
@@ -296,6 +315,14 @@ impl Core {
             }
             Role::Story => self.tell_story_later(slot),
         }
+    }
+
+    /// The calm part is longer where a service that is asked grants nothing: until it has taken longer than it may, so
+    /// that a short one hides no outage.
+    pub(super) fn calm_is_over(&self, in_phase: i64) -> bool {
+        let Recovery { asked, granted } = self.recovery;
+        let enough = self.cfg.recovery.saturating_add(self.patience());
+        in_phase >= self.cfg.calm && (granted || !asked || in_phase > enough)
     }
 
     /// Whether no client has anything under way.

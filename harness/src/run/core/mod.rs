@@ -61,6 +61,8 @@ pub struct Settings {
     pub wait: Duration,
     pub duration: i64,
     pub calm: i64,
+    /// Longest time that a service may take to grant again once every fault is healed.
+    pub recovery: i64,
     pub story: Option<Story>,
     /// Some fault is ended by an event.
     pub events_end_faults: bool,
@@ -76,6 +78,8 @@ pub struct Story {
     pub work: fencepost_nemesis::schedule::Span,
     pub wait: Duration,
     pub pause: fencepost_nemesis::schedule::Span,
+    /// What was released is released once more, before the next cycle.
+    pub again: bool,
 }
 
 /// What others ask of the core.
@@ -182,6 +186,7 @@ pub struct Core {
     idle: VecDeque<usize>,
     backlog: VecDeque<load::Arrival>,
     pacer: Pacer,
+    recovery: load::Recovery,
     timers: Timers,
     scheduler: Scheduler,
     /// Faults whose install or heal is under way.
@@ -241,6 +246,7 @@ impl Core {
             next_value: 1,
             idle: VecDeque::new(),
             backlog: VecDeque::new(),
+            recovery: Default::default(),
             timers: Timers::default(),
             acting: 0,
             holding: Default::default(),
@@ -409,7 +415,10 @@ impl Core {
         match phase {
             Phase::Load => drop(self.record(events::phase("load"))),
             Phase::Healing => drop(self.record(events::phase("faults-end"))),
-            Phase::Calm => drop(self.record(events::phase("healed"))),
+            Phase::Calm => {
+                self.recovery = Default::default();
+                self.record(events::phase("healed"));
+            }
             Phase::Drain => {
                 self.figures.load_ns = self.phase_since - self.load_began;
                 self.figures.due = self.pacer.due();
@@ -436,7 +445,7 @@ impl Core {
                 self.enter(Phase::Calm);
             }
             Phase::Healing => {}
-            Phase::Calm if hurried || in_phase >= self.cfg.calm => self.enter(Phase::Drain),
+            Phase::Calm if hurried || self.calm_is_over(in_phase) => self.enter(Phase::Drain),
             Phase::Calm => {}
             Phase::Drain => {
                 let limit = if hurried {

@@ -25,6 +25,8 @@ pub enum Step {
     Working,
     Writing,
     Releasing,
+    /// Releases what it has released already.
+    ReleasingAgain,
     /// Its worker is gone.
     Parked,
 }
@@ -66,6 +68,8 @@ pub struct Slot {
     pub cycle_start: i64,
     pub op_start: i64,
     pub grant: Option<Granted>,
+    /// The grant that was released last.
+    pub released: Option<Granted>,
     pub read: Option<Item>,
 }
 
@@ -121,7 +125,10 @@ impl Slot {
                 }
             }
             (Step::Reading | Step::Writing, _) => self.release(),
-            (Step::Releasing, Answer::Released { .. }) => self.over(true),
+            (Step::Releasing, Answer::Released { .. }) => {
+                self.released = self.grant.take();
+                self.over(true)
+            }
             _ => self.over(false),
         }
     }
@@ -179,6 +186,13 @@ impl Slot {
         Next::Ask(Op::Release(hold))
     }
 
+    /// Releases once more what was released, if its answer was read.
+    pub fn again(&mut self) -> Option<Op> {
+        let old = self.released.take()?;
+        self.step = Step::ReleasingAgain;
+        Some(Op::Release(self.hold_of(&old)))
+    }
+
     fn over(&mut self, whole: bool) -> Next {
         self.step = Step::Idle;
         self.grant = None;
@@ -186,13 +200,16 @@ impl Slot {
     }
 
     fn hold(&self) -> Option<Hold> {
-        let g = self.grant.as_ref()?;
-        Some(Hold {
+        self.grant.as_ref().map(|g| self.hold_of(g))
+    }
+
+    fn hold_of(&self, g: &Granted) -> Hold {
+        Hold {
             client: self.client,
             key: self.key.clone(),
             owner: g.owner.clone(),
             fence: g.fence,
-        })
+        }
     }
 }
 
@@ -214,6 +231,7 @@ mod tests {
             cycle_start: 0,
             op_start: 0,
             grant: None,
+            released: None,
             read: None,
         }
     }
@@ -269,6 +287,27 @@ mod tests {
             (w.value, w.prev, w.hold.fence),
             (Item::Int(5), Some(Item::Int(3)), Some(Fence(9)))
         );
+    }
+
+    #[test]
+    fn a_grant_is_released_again_once_and_only_if_its_release_was_answered() {
+        let mut s = slot(Job::Nothing, 0);
+        assert_eq!(s.again(), None);
+        let cycle = |s: &mut Slot, last: Answer| {
+            s.begin(Mode::Exclusive, None, 0, None);
+            s.answered(&granted(), 5);
+            s.answered(&last, 5);
+        };
+        cycle(&mut s, Answer::Released { held: true });
+        let Some(Op::Release(hold)) = s.again() else {
+            panic!("what was released is released again");
+        };
+        assert_eq!((&*hold.owner, hold.fence), ("o", Some(Fence(9))));
+        let over = s.answered(&Answer::Released { held: false }, 5);
+        assert_eq!((over, s.step), (Next::Over { whole: false }, Step::Idle));
+        assert_eq!(s.again(), None);
+        cycle(&mut s, Answer::Info("timeout".into()));
+        assert_eq!(s.again(), None);
     }
 
     #[test]

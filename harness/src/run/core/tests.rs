@@ -98,6 +98,7 @@ fn settings(workers: usize) -> Settings {
         wait: Duration::ZERO,
         duration: 300_000_000,
         calm: 0,
+        recovery: 0,
         story: None,
         events_end_faults: false,
         log_dir: "logs".into(),
@@ -323,6 +324,73 @@ fn a_worker_that_hangs_is_named_and_a_paused_one_is_not() {
 }
 
 #[test]
+fn the_calm_part_lasts_until_a_service_that_grants_nothing_is_overdue() {
+    for grants in [true, false] {
+        let refuse = move |_: usize, id: u64, op: &Op| {
+            let refused = matches!(op, Op::Acquire(_)) && !grants;
+            refused.then(|| {
+                let mut bytes = Vec::new();
+                let answer = Answer::Fail("no leader".into());
+                Reply { id, answer }.write_line(&mut bytes);
+                String::from_utf8(bytes).unwrap()
+            })
+        };
+        let cfg = Settings {
+            calm: 100_000_000,
+            recovery: 500_000_000,
+            ..settings(1)
+        };
+        let ran = run(cfg, vec![], refuse, |_, _| {});
+        let at = |phase: &str| {
+            let found = |l: &&serde_json::Value| l["value"]["phase"] == *phase;
+            ran.lines.iter().find(found).unwrap()["time"]
+                .as_i64()
+                .unwrap()
+        };
+        let calm = at("drain") - at("healed");
+        assert_eq!(calm > 500_000_000, !grants, "grants {grants}: {calm} ns");
+    }
+}
+
+fn with_story(again: bool) -> Settings {
+    let story = Story {
+        lock: "S".into(),
+        rivals: 1,
+        work: Span::Fixed(Duration::from_millis(1)),
+        wait: Duration::ZERO,
+        pause: Span::Fixed(Duration::from_millis(5)),
+        again,
+    };
+    Settings {
+        story: Some(story),
+        ..settings(2)
+    }
+}
+
+#[test]
+fn a_story_may_release_everything_once_more() {
+    for again in [false, true] {
+        let ran = run(with_story(again), vec![], |_, _, _| None, |_, _| {});
+        assert_eq!(ran.ending.failure, None);
+        let invoked = |f: &str| {
+            let of_story =
+                |l: &&serde_json::Value| l["type"] == "invoke" && l["key"] == "S" && l["f"] == *f;
+            ran.lines.iter().filter(of_story).count()
+        };
+        let (acquired, released) = (invoked("acquire"), invoked("release"));
+        assert!(acquired >= 4, "a cycle takes some 10 of 300 ms: {acquired}");
+        // The last of each of the two may still be to come.
+        let more = if again { acquired } else { 0 };
+        let expected = acquired + more;
+        assert!(
+            (expected.saturating_sub(4)..=expected).contains(&released),
+            "{again}: {released} for {acquired}"
+        );
+        assert!(!again || released > acquired, "{released} for {acquired}");
+    }
+}
+
+#[test]
 fn a_point_waits_for_its_fault_and_then_goes_on() {
     let plan: Plan = serde_json::from_value(serde_json::json!({
         "fault": "pause", "target": "trigger",
@@ -330,17 +398,7 @@ fn a_point_waits_for_its_fault_and_then_goes_on() {
         "until": "another-write",
     }))
     .unwrap();
-    let story = Story {
-        lock: "S".into(),
-        rivals: 1,
-        work: Span::Fixed(Duration::from_millis(1)),
-        wait: Duration::ZERO,
-        pause: Span::Fixed(Duration::from_millis(5)),
-    };
-    let cfg = Settings {
-        story: Some(story),
-        ..settings(2)
-    };
+    let cfg = with_story(false);
     let act = |core: &CoreHandle, action: Action| {
         let (id, action, status) = match &action {
             Action::Install { order } => (order.id.clone(), "install", "installed"),
