@@ -35,6 +35,14 @@ impl State {
         }
     }
 
+    /// Is every entry up to `last` here or purged?
+    fn reaches(&self, last: LogId) -> bool {
+        let first = self.purged.map_or(0, |purged| purged.index + 1);
+        let here = self.entries.range(first..=last.index).count() as u64;
+        let at = self.entries.get(&last.index);
+        at.is_some_and(|(entry, _)| entry.log_id == last) && here == last.index + 1 - first
+    }
+
     fn truncate_from(&mut self, index: u64) {
         let cut = self.entries.split_off(&index);
         self.bytes -= cut.values().map(|(_, size)| size).sum::<usize>();
@@ -88,13 +96,11 @@ impl LogStore {
                 state.purged
             )));
         }
-        // A snapshot was received, and the process ended before the log was purged to it.
+        // A snapshot was received, and the process ended before the log was purged to it. Entries after it may be there
+        // already, and a later snapshot of this replica's own: then the log has a gap below that.
         if let Some(last) = snapshot
             && state.purged < snapshot
-            && state
-                .entries
-                .get(&last.index)
-                .is_none_or(|(entry, _)| entry.log_id != last)
+            && !state.reaches(last)
         {
             state.purge(last);
         }
@@ -236,5 +242,46 @@ impl RaftLogStorage<Types> for LogStore {
         let record = self.record(RecordKind::Purge, upto.index, encode(&upto)?);
         self.state().purge(upto);
         self.write(record).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use openraft::entry::EntryPayload;
+
+    use super::*;
+
+    fn at(index: u64) -> LogId {
+        LogId::new_term_index(1, index)
+    }
+
+    fn recovered(entries: &[u64], snapshot: u64) -> (Option<LogId>, Vec<u64>) {
+        let record = |index: &u64| {
+            let (log_id, payload) = (at(*index), EntryPayload::Blank);
+            Record {
+                group: 0,
+                kind: RecordKind::Entry,
+                index: *index,
+                payload: encode(&Entry { log_id, payload }).unwrap(),
+            }
+        };
+        let records: Vec<Record> = entries.iter().map(record).collect();
+        let flusher = Flusher::custom(Err, Arc::default());
+        let covered = Covered::default();
+        let log = LogStore::recover(0, flusher, &records, covered, Some(at(snapshot))).unwrap();
+        let state = log.state();
+        (state.purged, state.entries.keys().copied().collect())
+    }
+
+    #[test]
+    fn a_log_begins_after_the_snapshot_where_it_does_not_reach_up_to_it() {
+        assert_eq!(recovered(&[0, 1, 2], 2), (None, vec![0, 1, 2]));
+        assert_eq!(recovered(&[0, 1], 3), (Some(at(3)), vec![]));
+        // 3 was in a snapshot that was received; the one on disk was made later.
+        let gap = [0, 1, 2, 4, 5, 6];
+        assert_eq!(recovered(&gap, 5), (Some(at(5)), vec![6]));
+        assert_eq!(recovered(&gap, 3), (Some(at(3)), vec![4, 5, 6]));
     }
 }

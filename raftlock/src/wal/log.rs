@@ -149,6 +149,10 @@ impl Wal {
         frame::encode(&mut buffer, self.sequence, records);
         if self.offset > 0 && self.offset + buffer.len() as u64 > self.options.segment_bytes {
             self.roll()?;
+        }
+        // Not only after a roll: it may have been cut short by a crash.
+        if self.offset == 0 && self.segments.len() > 1 {
+            self.repeat()?;
             frame::encode(&mut buffer, self.sequence, records);
         }
         self.write(&buffer)?;
@@ -176,7 +180,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Starts a segment; its first frame repeats each group's vote and positions, so that older ones can go.
+    /// Starts a segment.
     fn roll(&mut self) -> Result<(), WalError> {
         let number = self.segments.last().map_or(1, |segment| segment.number + 1);
         let name = segment_name(number);
@@ -189,6 +193,11 @@ impl Wal {
             number,
             highest: BTreeMap::new(),
         });
+        Ok(())
+    }
+
+    /// Begins a segment with each group's vote and positions, so that older ones can go.
+    fn repeat(&mut self) -> Result<(), WalError> {
         let kept: Vec<Record> = self
             .groups
             .values()

@@ -107,6 +107,26 @@ fn segments_roll_and_go_once_a_snapshot_covers_them() {
 }
 
 #[test]
+fn a_vote_outlives_its_segment_also_where_a_crash_cut_the_next_one_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 4096).unwrap();
+    let of = |kind, index| Record {
+        kind,
+        ..entry(index)
+    };
+    let vote = of(RecordKind::Vote, 0);
+    wal.append(&[vote.clone(), entry(1)]).unwrap();
+    drop(wal);
+    fs::write(dir.path().join("log-000000000002.seg"), []).unwrap();
+    let (mut wal, _) = open(dir.path(), 4096).unwrap();
+    wal.append(&[of(RecordKind::Purge, 1), entry(2)]).unwrap();
+    drop(wal);
+    assert!(!dir.path().join("log-000000000001.seg").exists());
+    let (_, found) = open(dir.path(), 4096).unwrap();
+    assert!(found.contains(&vote) && found.contains(&entry(2)));
+}
+
+#[test]
 fn a_rotten_older_segment_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (mut wal, _) = open(dir.path(), 4096).unwrap();
