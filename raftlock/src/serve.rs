@@ -9,7 +9,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::DropGuard;
 
@@ -17,6 +16,7 @@ use crate::args::ServeArgs;
 use crate::backup;
 use crate::buckets;
 use crate::config::Config;
+use crate::host::{sleep, timeout};
 use crate::http::{self, App};
 use crate::raft::{Node, NodeError, NodeSetup, PeerBook, ReplicaStatus};
 use crate::transport::{self, Bounded, Live, MutualTls, Tcp, TlsListener, Transport};
@@ -87,7 +87,7 @@ impl Handle {
     pub async fn wait_ready(&self, limit: Duration) -> bool {
         let ready = async {
             while !self.node.wait_ready(limit).await || self.app.map().is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                sleep(Duration::from_millis(5)).await;
             }
         };
         timeout(limit, ready).await.is_ok()
@@ -191,8 +191,9 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     };
     // Replicas with other groups would take one group for another.
     let cluster = format!("{cluster} of {} groups", config.groups);
-    let book = PeerBook::open(config.id, &cluster, url, Arc::clone(&dir), flusher.stats())
-        .map_err(data)?;
+    let replicas = config.peers.keys().copied();
+    let (files, stats) = (Arc::clone(&dir), flusher.stats());
+    let book = PeerBook::open(config.id, replicas, &cluster, url, files, stats).map_err(data)?;
     let book = Arc::new(book);
     let certificates = |error: std::io::Error| ServeError::Config(error.to_string());
     let peers = config.peer_tls.as_ref().map(MutualTls::open).transpose();

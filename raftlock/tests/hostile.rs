@@ -62,18 +62,8 @@ async fn assert_still_held(client: &Client, guard: &Guard, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_sessions_stays_within_its_namespace() {
     let dir = tempfile::tempdir().unwrap();
-    let (config, data) = (dir.path().join("node.toml"), dir.path().join("data"));
     let text = "[namespaces.noisy]\nmax_sessions = 200\n[namespaces.calm]\n";
-    std::fs::write(&config, text).unwrap();
-    let (config, data) = (config.to_str().unwrap(), data.to_str().unwrap());
-    let mut server = Server::start(&[
-        "--config",
-        config,
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        data,
-    ]);
+    let mut server = Server::configured(dir.path(), text);
     let (client, guard) = victim(&[server.addr.to_string()], "calm/a").await;
     let before = server.resident();
     let flood = |_| async {
@@ -134,17 +124,7 @@ async fn never_reads(addr: SocketAddr, text: &str) -> (OwnedReadHalf, JoinHandle
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_never_reads_a_stream_is_dropped_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let (config, data) = (dir.path().join("node.toml"), dir.path().join("data"));
-    std::fs::write(&config, "slow_reader_ms = 3000\n").unwrap();
-    let (config, data) = (config.to_str().unwrap(), data.to_str().unwrap());
-    let mut server = Server::start(&[
-        "--config",
-        config,
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        data,
-    ]);
+    let mut server = Server::configured(dir.path(), "slow_reader_ms = 3000\n");
     let (client, guard) = victim(&[server.addr.to_string()], "a").await;
     let before = server.resident();
     // A line of one letter is answered by an error of a hundred: a message of them asks for some 20 MB.
@@ -346,4 +326,31 @@ async fn garbage_on_a_plain_peer_port_harms_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_and_half_open_handshakes_on_a_tls_peer_port_harm_nobody() {
     garbage_on_the_peer_port(32, true).await;
+}
+
+/// Whether a peer port answers the greeting of somebody who does not belong there, which it refuses.
+async fn answers(peer: SocketAddr) -> bool {
+    // Version, cluster, sender, receiver, incarnation, sequence, URL, refusal.
+    let hello = (1_u32, 0_u64, 9_u64, 1_u64, 0_u64, 0_u64, "", None::<&str>);
+    let hello = postcard::to_stdvec(&hello).unwrap();
+    let mut socket = TcpStream::connect(peer).await.unwrap();
+    let length = (hello.len() as u32).to_le_bytes();
+    let _ = socket.write_all(&[&length[..], &hello].concat()).await;
+    let mut answer = Vec::new();
+    let _ = timeout(Duration::from_secs(1), socket.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).contains("does not belong here")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_on_a_plain_peer_port_keeps_nobody_out() {
+    let mut replicas = Replicas::start(33, false);
+    replicas.ready(0).await;
+    let mut silent = Vec::new();
+    for round in 0..4 {
+        for _ in 0..100 {
+            silent.push(TcpStream::connect(replicas.peers[0]).await.unwrap());
+        }
+        assert!(answers(replicas.peers[0]).await, "round {round}");
+    }
+    replicas.nodes[0].assert_sound();
 }

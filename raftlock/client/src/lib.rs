@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod dial;
 mod error;
+pub mod pem;
 mod queue;
 mod routes;
 mod secure;

@@ -1,15 +1,14 @@
 //! What a client shows and whom it trusts: a bearer token, a certificate authority.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{CallError, Retry};
+use crate::pem;
 
 /// How a client proves who it is and knows the nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,12 +26,8 @@ fn refused(what: impl ToString) -> CallError {
 impl Security {
     /// The TLS side: no authority is trusted but the given one.
     pub(crate) fn tls(&self) -> Result<Arc<ClientConfig>, CallError> {
-        let mut roots = RootCertStore::empty();
-        if let Some(path) = &self.ca {
-            for cert in certificates(path)? {
-                roots.add(cert).map_err(refused)?;
-            }
-        }
+        let roots = self.ca.as_deref().map(pem::authorities).transpose();
+        let roots = roots.map_err(refused)?.unwrap_or_else(RootCertStore::empty);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -80,17 +75,6 @@ impl Security {
             (false, Some(_)) => format!("https://{endpoint}"),
             (false, None) => format!("http://{endpoint}"),
         }
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CallError> {
-    let place = path.display();
-    let text = std::fs::read(path).map_err(|error| refused(format!("{place}: {error}")))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match found {
-        Ok(certs) if !certs.is_empty() => Ok(certs),
-        Ok(_) => Err(refused(format!("{place} holds no certificate"))),
-        Err(error) => Err(refused(format!("{place}: {error}"))),
     }
 }
 

@@ -12,10 +12,10 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgr
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::stream::{Answers, Lines, Notices};
 use super::{ApiError, App, Caller};
+use crate::host::timeout;
 
 const MESSAGE_LIMIT: usize = 256 << 10;
 /// Zeroed before every read, and kept by every stream.

@@ -6,6 +6,7 @@ mod log_store;
 mod network;
 mod node;
 mod peers;
+mod runtime;
 mod server;
 mod snapshot;
 mod state_machine;
@@ -29,7 +30,7 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = openraft::impls::EmptyNode,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = crate::chance::Runtime,
+        AsyncRuntime = runtime::Runtime,
 );
 
 /// One group's Raft.

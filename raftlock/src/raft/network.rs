@@ -19,13 +19,12 @@ use openraft::raft::{
 };
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
 
 use super::aboard::with_commits_aboard;
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Snapshot, SnapshotData, Types, Vote};
-use crate::host;
+use crate::host::{self, sleep, timeout};
 use crate::transport::{self, Transport};
 
 type RpcError = RPCError<Types>;

@@ -10,7 +10,6 @@ use openraft::errors::InitializeError;
 use openraft::{Config, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
 use super::network::Links;
 use super::snapshot::SnapshotFile;
@@ -18,7 +17,7 @@ use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_m
 use crate::backup::Backup;
 use crate::chance;
 use crate::group::{Applier, Driver, Group, Shared};
-use crate::host;
+use crate::host::{self, sleep, timeout};
 use crate::transport::Transport;
 use crate::wal::{Dir, Flusher, Record};
 
@@ -111,6 +110,16 @@ impl Node {
         setup: NodeSetup,
         failed: watch::Sender<Option<String>>,
     ) -> Result<Self, NodeError> {
+        let peers = setup.peers.clone();
+        let node = Self::begin(setup, failed).await?;
+        node.initialize(&peers).await?;
+        Ok(node)
+    }
+
+    async fn begin(
+        setup: NodeSetup,
+        failed: watch::Sender<Option<String>>,
+    ) -> Result<Self, NodeError> {
         let mut tasks = JoinSet::new();
         let id = setup.book.id;
         let links = Links::start(&setup.peers, &setup.book, &setup.transport, &mut tasks);
@@ -174,17 +183,17 @@ impl Node {
                 Arc::clone(&rafts),
             )));
         }
-        let node = Node {
+        Ok(Node {
             groups,
             rafts,
             id,
             tasks,
-        };
-        node.initialize(&setup.peers).await?;
-        Ok(node)
+        })
     }
 
-    /// The first start of a cluster: every replica writes the same first membership.
+    /// The first start of a cluster: every replica writes the same first membership. Refused where there is something
+    /// already: at every later start, and where a peer that began earlier has had this replica's vote; that peer's log
+    /// then brings the membership. Asked first, the answer could change before the deed.
     async fn initialize(&self, peers: &BTreeMap<u64, String>) -> Result<(), NodeError> {
         let lone = peers.len() < 2;
         let members: BTreeSet<u64> = if lone {
@@ -193,23 +202,17 @@ impl Node {
             peers.keys().copied().collect()
         };
         for (group, raft) in (0..).zip(self.rafts.iter()) {
-            let raft_error = |why: String| NodeError::Raft { group, why };
-            if raft
-                .is_initialized()
-                .await
-                .map_err(|error| raft_error(error.to_string()))?
-            {
-                if lone {
-                    let _ = raft.trigger().elect(false).await;
-                }
-                continue;
-            }
             match raft.initialize(members.clone()).await {
                 Ok(()) => {}
-                // A peer that began earlier asked for this replica's vote in the meantime; its log brings the membership.
                 Err(error) if matches!(error.api_error(), Some(InitializeError::NotAllowed(_))) => {
+                    if lone {
+                        let _ = raft.trigger().elect(false).await;
+                    }
                 }
-                Err(error) => return Err(raft_error(error.to_string())),
+                Err(error) => {
+                    let why = error.to_string();
+                    return Err(NodeError::Raft { group, why });
+                }
             }
         }
         Ok(())
@@ -346,5 +349,60 @@ async fn keep_house(
         if log.bytes() > snapshot_bytes {
             let _ = raft.trigger().snapshot().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use openraft::raft::VoteRequest;
+
+    use super::super::Vote;
+    use super::*;
+    use crate::transport::Tcp;
+    use crate::wal::{RealDir, Wal, WalOptions};
+
+    /// Replica 2 of three, whose peers are not there.
+    fn setup(path: &std::path::Path) -> NodeSetup {
+        let dir: Arc<dyn Dir> = Arc::new(RealDir::open(path).unwrap());
+        let (wal, records) = Wal::open(Arc::clone(&dir), WalOptions::default()).unwrap();
+        let (flusher, _) = Flusher::start(wal, |error| panic!("{error}")).unwrap();
+        let book = PeerBook::open(
+            2,
+            1..=3,
+            "test",
+            String::new(),
+            Arc::clone(&dir),
+            flusher.stats(),
+        );
+        NodeSetup {
+            peers: (1..=3).map(|id| (id, "127.0.0.1:0".to_owned())).collect(),
+            groups: 1,
+            heartbeat: Duration::from_millis(100),
+            snapshot_bytes: 1 << 20,
+            keep_entries: 100,
+            dir,
+            flusher,
+            records,
+            beginning: None,
+            book: Arc::new(book.unwrap()),
+            transport: Arc::new(Tcp),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_vote_asked_for_before_the_first_membership_ends_nothing() {
+        let path = tempfile::tempdir().unwrap();
+        let setup = setup(path.path());
+        let peers = setup.peers.clone();
+        let node = Node::begin(setup, watch::channel(None).0).await.unwrap();
+        let vote = Vote::new(1, 1);
+        let told = node.rafts[0].vote(VoteRequest::new(vote, None)).await;
+        assert!(told.unwrap().vote_granted);
+        node.initialize(&peers).await.unwrap();
+        let seen = &node.status()[0];
+        assert_eq!((seen.term, seen.last_log), (1, None), "it keeps its vote");
+        node.stop().await;
     }
 }

@@ -4,7 +4,7 @@
 //! acknowledged; letting it in could lose grants. Each directory has an incarnation, drawn when it was made, and a flush
 //! count that only rises; peers remember both and refuse one that comes back with less.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -68,6 +68,7 @@ struct Known {
 pub struct PeerBook {
     /// This node.
     pub id: u64,
+    replicas: BTreeSet<u64>,
     cluster: u64,
     client_url: String,
     dir: Arc<dyn Dir>,
@@ -76,9 +77,10 @@ pub struct PeerBook {
 }
 
 impl PeerBook {
-    /// Opens the book in the node's directory; a new directory draws its incarnation.
+    /// Opens the book in the node's directory; a new directory draws its incarnation. Only `replicas` are ever admitted.
     pub fn open(
         id: u64,
+        replicas: impl IntoIterator<Item = u64>,
         cluster: &str,
         client_url: String,
         dir: Arc<dyn Dir>,
@@ -105,6 +107,7 @@ impl PeerBook {
         let cluster = u64::from(crc32fast::hash(cluster.as_bytes()));
         Ok(PeerBook {
             id,
+            replicas: replicas.into_iter().collect(),
             cluster,
             client_url,
             dir,
@@ -153,6 +156,9 @@ impl PeerBook {
         }
         if hello.to != self.id || from == self.id {
             return stranger("it meant another replica");
+        }
+        if !self.replicas.contains(&from) {
+            return stranger("it is none of the replicas");
         }
         if let Some(why) = &hello.refused {
             return Err(PeerError::Refused(why.clone()));
@@ -222,7 +228,7 @@ mod tests {
 
     fn book(path: &std::path::Path, id: u64) -> PeerBook {
         let dir = Arc::new(RealDir::open(path).unwrap());
-        PeerBook::open(id, "test", String::new(), dir, Arc::default()).unwrap()
+        PeerBook::open(id, 1..=2, "test", String::new(), dir, Arc::default()).unwrap()
     }
 
     #[test]
@@ -261,9 +267,14 @@ mod tests {
         assert!(matches!(
             first.admit(&Hello {
                 cluster: 7,
-                ..hello
+                ..hello.clone()
             }),
             Err(PeerError::Stranger { .. })
+        ));
+        let unknown = Hello { from: 3, ..hello };
+        assert!(matches!(
+            first.admit(&unknown),
+            Err(PeerError::Stranger { from: 3, .. })
         ));
         first.forget(2).unwrap();
         first.admit(&wiped).unwrap();

@@ -11,13 +11,12 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncWriteExt, BufReader, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, unconstrained};
-use tokio::time::timeout;
 
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Raft, Snapshot};
-use crate::host;
-use crate::transport::{Listener, Stream};
+use crate::host::{self, sleep, timeout};
+use crate::transport::{Listener, Stranger, Strangers, Stream};
 
 /// Requests read and not yet begun.
 const BACKLOG: usize = 64;
@@ -29,17 +28,18 @@ const SNAPSHOT_LIMIT: usize = 4 << 30;
 /// Serves the peer port for good.
 pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts: Arc<Vec<Raft>>) {
     let mut connections = JoinSet::new();
+    let mut strangers = Strangers::new(STRANGERS);
     loop {
         tokio::select! {
             biased;
             accepted = listener.accept() => match accepted {
-                Ok(stream) if connections.len() < STRANGERS => {
-                    connections.spawn(host::scoped(connection(stream, Arc::clone(&book), Arc::clone(&rafts))));
-                }
-                Ok(_) => tracing::warn!("too many connections on the peer port"),
+                Ok(stream) => strangers.enter(|stranger| {
+                    let (book, rafts) = (Arc::clone(&book), Arc::clone(&rafts));
+                    connections.spawn(host::scoped(connection(stream, stranger, book, rafts)))
+                }),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept on the peer port");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -47,14 +47,20 @@ pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts:
     }
 }
 
-async fn connection(stream: Box<dyn Stream>, book: Arc<PeerBook>, rafts: Arc<Vec<Raft>>) {
-    if let Err(error) = talk(stream, &book, rafts).await {
+async fn connection(
+    stream: Box<dyn Stream>,
+    stranger: Stranger,
+    book: Arc<PeerBook>,
+    rafts: Arc<Vec<Raft>>,
+) {
+    if let Err(error) = talk(stream, stranger, &book, rafts).await {
         tracing::debug!(%error, "a peer's connection ended");
     }
 }
 
 async fn talk(
     mut stream: Box<dyn Stream>,
+    stranger: Stranger,
     book: &PeerBook,
     rafts: Arc<Vec<Raft>>,
 ) -> io::Result<()> {
@@ -72,6 +78,7 @@ async fn talk(
         tracing::warn!(%error, "refused a peer");
         return Ok(());
     }
+    drop(stranger);
     // A partition can leave this side of an older connection open for long: the newer one takes its place.
     let mut displaced = book.take_seat(hello.from);
     let (reader, mut writer) = tokio::io::split(stream);

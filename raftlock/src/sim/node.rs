@@ -45,7 +45,7 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
     let (failing, mut failed) = watch::channel(None);
     let flusher = flusher(wal, &setup, failing.clone());
     let url = format!("{id}:{CLIENT_PORT}");
-    let book = PeerBook::open(id, "sim", url, Arc::clone(&dir), flusher.stats())?;
+    let book = PeerBook::open(id, 1..=REPLICAS, "sim", url, Arc::clone(&dir), flusher.stats())?;
     let book = Arc::new(book);
     let peers: BTreeMap<u64, String> = (1..=REPLICAS)
         .map(|id| (id, format!("{id}:{PEER_PORT}")))

@@ -1,6 +1,7 @@
 //! Connections between replicas, as a trait: TCP, TLS, or a simulated network.
 
 mod bounded;
+mod strangers;
 mod tls;
 
 use std::future::Future;
@@ -11,7 +12,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::host;
+
 pub use bounded::{Bounded, room};
+pub use strangers::{Stranger, Strangers};
 pub use tls::{Live, MutualTls, TlsListener, acceptor};
 
 /// A byte stream.
@@ -46,7 +50,7 @@ const DIAL: Duration = Duration::from_millis(500);
 impl Transport for Tcp {
     fn dial<'a>(&'a self, addr: &'a str) -> Pending<'a, Box<dyn Stream>> {
         Box::pin(async move {
-            let stream = tokio::time::timeout(DIAL, TcpStream::connect(addr)).await??;
+            let stream = host::timeout(DIAL, TcpStream::connect(addr)).await??;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })

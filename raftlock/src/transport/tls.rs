@@ -1,31 +1,26 @@
 //! TLS by rustls with ring: towards clients, and between replicas, which show each other certificates.
 
-use std::collections::VecDeque;
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use raftlock_client::pem::{self, bad};
+use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{DIAL, Listener, Pending, Stream, Transport};
+use super::{DIAL, Listener, Pending, Stranger, Strangers, Stream, Transport};
 use crate::config::{ClientTls, PeerTls};
+use crate::host::{sleep, timeout};
 
 /// Longest a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at once. The oldest gives way to one more, so that those who open connections and say nothing keep nobody out: a
-/// handshake takes milliseconds.
+/// Handshakes at once.
 const HANDSHAKES: usize = 256;
 
 /// What can be replaced while it is in use; connections that there are keep what they began with.
@@ -57,32 +52,6 @@ impl<T: Clone> Live<T> {
     }
 }
 
-fn bad(path: &Path, what: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("{}: {what}", path.display()))
-}
-
-fn chain(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let text = fs::read(path).map_err(|error| bad(path, error))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match found {
-        Ok(certs) if !certs.is_empty() => Ok(certs),
-        Ok(_) => Err(bad(path, "holds no certificate")),
-        Err(error) => Err(bad(path, error)),
-    }
-}
-
-fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| bad(path, error))
-}
-
-fn roots(path: &Path) -> io::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for cert in chain(path)? {
-        roots.add(cert).map_err(|error| bad(path, error))?;
-    }
-    Ok(roots)
-}
-
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -93,7 +62,7 @@ pub fn acceptor(files: &ClientTls) -> io::Result<TlsAcceptor> {
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()
-        .with_single_cert(chain(&files.cert)?, key(&files.key)?)
+        .with_single_cert(pem::certificates(&files.cert)?, pem::key(&files.key)?)
         .map_err(|error| bad(&files.cert, error))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -119,7 +88,7 @@ impl MutualTls {
     }
 
     fn ends(files: &PeerTls) -> io::Result<(TlsAcceptor, TlsConnector)> {
-        let roots = Arc::new(roots(&files.ca)?);
+        let roots = Arc::new(pem::authorities(&files.ca)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
             .build()
             .map_err(|error| bad(&files.ca, error))?;
@@ -127,13 +96,13 @@ impl MutualTls {
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain(&files.cert)?, key(&files.key)?)
+            .with_single_cert(pem::certificates(&files.cert)?, pem::key(&files.key)?)
             .map_err(|error| bad(&files.cert, error))?;
         let client = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
-            .with_client_auth_cert(chain(&files.cert)?, key(&files.key)?)
+            .with_client_auth_cert(pem::certificates(&files.cert)?, pem::key(&files.key)?)
             .map_err(|error| bad(&files.cert, error))?;
         Ok((
             TlsAcceptor::from(Arc::new(server)),
@@ -180,27 +149,20 @@ impl TlsListener {
         let addr = listener.local_addr()?;
         let (tx, ready) = mpsc::channel(64);
         tokio::spawn(async move {
-            let mut handshakes: VecDeque<AbortHandle> = VecDeque::new();
+            let mut handshakes = Strangers::new(HANDSHAKES);
             loop {
                 let accepted = tokio::select! {
                     accepted = listener.accept() => accepted,
                     () = tx.closed() => return,
                 };
                 let Ok((stream, from)) = accepted else {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                if handshakes.len() >= HANDSHAKES {
-                    handshakes.retain(|each| !each.is_finished());
-                }
-                if handshakes.len() >= HANDSHAKES
-                    && let Some(oldest) = handshakes.pop_front()
-                {
-                    tracing::debug!("too many TLS handshakes at once; dropped the oldest");
-                    oldest.abort();
-                }
-                let handshake = tokio::spawn(handshake(stream, from, acceptor(), tx.clone()));
-                handshakes.push_back(handshake.abort_handle());
+                let (acceptor, tx) = (acceptor(), tx.clone());
+                handshakes.enter(|stranger| {
+                    tokio::spawn(handshake(stream, from, acceptor, tx, stranger)).abort_handle()
+                });
             }
         });
         Ok(TlsListener { addr, ready })
@@ -212,6 +174,7 @@ async fn handshake(
     from: SocketAddr,
     acceptor: TlsAcceptor,
     done: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+    _until_done: Stranger,
 ) {
     let _ = stream.set_nodelay(true);
     match timeout(HANDSHAKE, acceptor.accept(stream)).await {

@@ -75,6 +75,18 @@ impl Server {
         Self::run(Command::new("sh").args(["-c", &script, program]).args(args))
     }
 
+    /// A lone node in `dir` by a configuration file of this text.
+    pub fn configured(dir: &Path, text: &str) -> Self {
+        let file = dir.join("node.toml");
+        let data = dir.join("data").display().to_string();
+        std::fs::write(
+            &file,
+            format!("listen = \"127.0.0.1:0\"\ndata = {data:?}\n{text}"),
+        )
+        .unwrap();
+        Self::start(&["--config", file.to_str().unwrap()])
+    }
+
     fn run(command: &mut Command) -> Self {
         let mut child = command
             .env("RUST_LOG", "warn")
