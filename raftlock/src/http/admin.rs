@@ -48,7 +48,7 @@ pub(super) async fn backup(
 ) -> Result<Vec<u8>, ApiError> {
     caller.may_tend()?;
     let mut backup = Backup::default();
-    for group in app.groups.iter().chain(app.map_group()) {
+    for group in app.groups.iter().chain([&app.map_group]) {
         backup
             .push(&group.shared.machine())
             .map_err(|error| ApiError::stopped(&error))?;

@@ -36,6 +36,7 @@ pub(crate) use stream::Lines;
 use crate::Config;
 use crate::buckets::{BucketMap, StoredMap};
 use crate::group::{Cmd, Group};
+use crate::host;
 use crate::machine::{Op, SessionId, namespace_of};
 use crate::raft::{PeerBook, Raft};
 
@@ -48,7 +49,8 @@ pub struct App {
     pub config: Config,
     /// The groups of locks by number.
     pub groups: Vec<Group>,
-    buckets: Buckets,
+    /// The group that keeps the bucket map.
+    pub(crate) map_group: Group,
     /// Their replication.
     pub rafts: Arc<Vec<Raft>>,
     /// Where the other nodes are.
@@ -64,14 +66,6 @@ pub struct App {
     renew_failures: AtomicU64,
     /// Streams dropped because their clients did not read.
     slow_readers: AtomicU64,
-}
-
-/// Which group keeps which name.
-enum Buckets {
-    /// As this group says.
-    Kept(Group),
-    /// As it was made: a simulated node has no group for it.
-    Fixed(Arc<BucketMap>),
 }
 
 /// Who may do what, and how much of it. It can be read anew while the node serves.
@@ -90,22 +84,18 @@ impl Policy {
 }
 
 impl App {
-    /// What the handlers of a node share. The group after those of locks, if there is one, keeps the bucket map.
+    /// What the handlers of a node share. The last group keeps the bucket map, those before it keep locks.
     pub fn new(
         config: Config,
         mut groups: Vec<Group>,
         rafts: Arc<Vec<Raft>>,
         book: Arc<PeerBook>,
     ) -> Arc<Self> {
-        let buckets = match groups
-            .split_off(groups.len().min(config.groups as usize))
+        let map_group = groups
             .pop()
-        {
-            Some(group) => Buckets::Kept(group),
-            None => Buckets::Fixed(Arc::new(BucketMap::even(config.groups))),
-        };
+            .expect("invariant: a node has a group for the bucket map");
         Arc::new(App {
-            buckets,
+            map_group,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             policy: RwLock::new(Policy::of(&config)),
@@ -173,24 +163,13 @@ impl App {
 
     /// The bucket map as this node knows it.
     pub(crate) fn map(&self) -> Result<Arc<BucketMap>, ApiError> {
-        let known = match &self.buckets {
-            Buckets::Kept(group) => group.shared.machine().map().cloned(),
-            Buckets::Fixed(map) => Some(Arc::clone(map)),
-        };
+        let known = self.map_group.shared.machine().map().cloned();
         known.ok_or_else(ApiError::no_map)
-    }
-
-    /// The group that keeps the bucket map.
-    fn map_group(&self) -> Option<&Group> {
-        match &self.buckets {
-            Buckets::Kept(group) => Some(group),
-            Buckets::Fixed(_) => None,
-        }
     }
 
     /// The groups have stopped: who waits for them learns that the outcome is not known, and streams end.
     pub(crate) fn stopped(&self) {
-        for group in self.groups.iter().chain(self.map_group()) {
+        for group in self.groups.iter().chain([&self.map_group]) {
             group.shared.hub().deposed();
         }
         self.stopping.cancel();
@@ -220,15 +199,14 @@ impl App {
 
 /// Makes the first bucket map, at the node that leads its group.
 pub(crate) async fn keep_map(app: Arc<App>) {
-    let Some(group) = app.map_group() else { return };
     while app.map().is_err() {
         let first = StoredMap::V1(Arc::new(BucketMap::even(app.config.groups)));
         let op = Op::SetMap {
             expected: 0,
             map: first,
         };
-        let _ = group.call(|to| Cmd::Propose { op, to }).await;
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        let _ = app.map_group.call(|to| Cmd::Propose { op, to }).await;
+        host::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -339,6 +339,6 @@ impl Client {
 fn elsewhere(code: &str) -> bool {
     matches!(
         code,
-        "not_leader" | "no_leader" | "no_connection" | "stopping" | "overloaded"
+        "not_leader" | "no_leader" | "no_map" | "no_connection" | "stopping" | "overloaded"
     )
 }

@@ -10,6 +10,8 @@
 mod client;
 mod disk;
 mod judge;
+mod leads;
+mod maps;
 mod nemesis;
 mod net;
 mod node;
@@ -81,6 +83,8 @@ impl Run {
         flaw::seed(flaw);
         net::reset();
         client::reset();
+        leads::reset();
+        maps::reset();
         let mut rng = SmallRng::seed_from_u64(seed);
         let shape = Shape::draw(&mut rng);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -121,5 +125,6 @@ async fn simulate(shape: Shape, rng: &mut SmallRng) {
     nemesis.kill_client();
     sleep(CALM * 2 / 3).await;
     phase("end");
+    maps::end();
     world.end();
 }

@@ -30,6 +30,7 @@ enum Fault {
     Stall(u64, Duration),
     BreakDisk(u64),
     Wall(u64, i64),
+    StepBack(u64, Duration),
 }
 
 impl Fault {
@@ -40,7 +41,7 @@ impl Fault {
             Fault::Slow(_) => "packets",
             Fault::Pause(_) => "pause",
             Fault::Stall(..) | Fault::BreakDisk(_) => "disk",
-            Fault::Wall(..) => "clock",
+            Fault::Wall(..) | Fault::StepBack(..) => "clock",
         }
     }
 
@@ -63,7 +64,8 @@ impl Fault {
             | Fault::Isolate(id)
             | Fault::Stall(id, _)
             | Fault::BreakDisk(id)
-            | Fault::Wall(id, _) => vec![format!("node:{id}")],
+            | Fault::Wall(id, _)
+            | Fault::StepBack(id, _) => vec![format!("node:{id}")],
             Fault::OneWay(from, to) => vec![worker(*from), worker(*to)],
             Fault::Client(machine, _) | Fault::Pause(machine) | Fault::KillClient(machine) => {
                 vec![worker(*machine)]
@@ -93,7 +95,7 @@ pub struct Nemesis<'a> {
     usual: net::Shape,
 }
 
-const KINDS: u32 = 12;
+const KINDS: u32 = 13;
 
 impl<'a> Nemesis<'a> {
     /// Draws which kinds of fault the run has.
@@ -179,7 +181,8 @@ impl<'a> Nemesis<'a> {
             8 => Fault::Stall(one, Duration::from_millis(self.rng.random_range(20..1500))),
             9 => Fault::BreakDisk(one),
             10 => Fault::KillClient(client),
-            _ => Fault::Wall(one, self.rng.random_range(-100_000..100_000)),
+            11 => Fault::Wall(one, self.rng.random_range(-100_000..100_000)),
+            _ => Fault::StepBack(one, Duration::from_millis(self.rng.random_range(1..1500))),
         };
         let taken = fault.replicas();
         let collides = |running: &Running| {
@@ -231,6 +234,7 @@ impl<'a> Nemesis<'a> {
             Fault::Stall(id, by) => self.world.stall_disk(id, by),
             Fault::BreakDisk(id) => self.world.break_disk(id),
             Fault::Wall(id, ms) => self.world.step_wall(id, ms),
+            Fault::StepBack(id, by) => self.world.step_back(id, by),
         }
     }
 
@@ -253,6 +257,7 @@ impl<'a> Nemesis<'a> {
             Fault::Slow(_) => net::shape(self.usual),
             Fault::Pause(machine) => self.world.pause(machine, false),
             Fault::Stall(id, _) => self.world.stall_disk(id, Duration::ZERO),
+            Fault::StepBack(id, _) => self.world.step_back(id, Duration::ZERO),
             Fault::KillClient(_) | Fault::Wall(..) => {}
         }
         tell(&running, "heal", "healed");

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::disk::SimDisk;
 use super::net::{self, SimNet, SimStream};
-use super::{CLIENT_PORT, PEER_PORT, REPLICAS};
+use super::{CLIENT_PORT, PEER_PORT, REPLICAS, leads, maps};
 use crate::chance;
 use crate::config::Config;
 use crate::flaw::{self, Flaw};
@@ -28,6 +28,8 @@ pub struct Setup {
     pub lock_delay: Duration,
     /// A sync takes this long beside its usual time; the nemesis changes it.
     pub stall: watch::Receiver<Duration>,
+    /// Set when there are no more faults.
+    pub calm: watch::Receiver<bool>,
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -45,14 +47,22 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
     let (failing, mut failed) = watch::channel(None);
     let flusher = flusher(wal, &setup, failing.clone());
     let url = format!("{id}:{CLIENT_PORT}");
-    let book = PeerBook::open(id, 1..=REPLICAS, "sim", url, Arc::clone(&dir), flusher.stats())?;
+    let book = PeerBook::open(
+        id,
+        1..=REPLICAS,
+        "sim",
+        url,
+        Arc::clone(&dir),
+        flusher.stats(),
+    )?;
     let book = Arc::new(book);
     let peers: BTreeMap<u64, String> = (1..=REPLICAS)
         .map(|id| (id, format!("{id}:{PEER_PORT}")))
         .collect();
     let node = NodeSetup {
         peers: peers.clone(),
-        groups: 1,
+        // The last one keeps the bucket map, as in the service.
+        groups: 2,
         heartbeat: Duration::from_millis(80),
         // Small, so that snapshots are taken, installed and recovered from.
         snapshot_bytes: 2 << 10,
@@ -71,7 +81,9 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         lock_delay: setup.lock_delay,
         ..Config::single(([127, 0, 0, 1], 1).into(), "sim".into())
     };
+    leads::follow(id, &node.rafts());
     let app = App::new(config, node.groups.clone(), node.rafts(), book);
+    maps::keep(&app, setup.calm.clone());
     let mut listener = net::bind(CLIENT_PORT);
     let mut clients = JoinSet::new();
     tokio::pin!(stop);

@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::host::Latest;
+
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
 }
@@ -22,6 +24,8 @@ pub struct Clock {
     pub rate: f64,
     /// What its wall clock shows at the simulation's start, ms.
     pub wall_ms: u64,
+    /// How far its monotonic clock was set back, which no machine should do.
+    pub behind: Duration,
 }
 
 struct State {
@@ -37,6 +41,7 @@ pub struct Process {
     /// The machine's number in the network.
     pub machine: u16,
     start: Instant,
+    latest: Latest,
     state: Mutex<State>,
 }
 
@@ -53,6 +58,7 @@ impl Process {
         Arc::new(Process {
             machine,
             start,
+            latest: Latest::default(),
             state: Mutex::new(state),
         })
     }
@@ -108,14 +114,22 @@ impl Process {
         state.clock.wall_ms = state.clock.wall_ms.saturating_add_signed(ms);
     }
 
-    fn local(&self, at: Instant) -> Instant {
-        let rate = self.state().clock.rate;
-        self.start + at.saturating_duration_since(self.start).mul_f64(rate)
+    /// Sets the monotonic clock back, or forward to where it was.
+    pub fn step_back(&self, by: Duration) {
+        self.state().clock.behind = by;
+    }
+
+    /// What its monotonic clock shows.
+    fn shown(&self) -> Duration {
+        let Clock { rate, behind, .. } = self.state().clock;
+        let passed = Instant::now().saturating_duration_since(self.start);
+        passed.mul_f64(rate).saturating_sub(behind)
     }
 
     fn true_time(&self, local: Instant) -> Instant {
-        let rate = self.state().clock.rate;
-        self.start + local.saturating_duration_since(self.start).div_f64(rate)
+        let Clock { rate, behind, .. } = self.state().clock;
+        let shown = local.saturating_duration_since(self.start);
+        self.start + (shown + behind).div_f64(rate)
     }
 }
 
@@ -135,7 +149,7 @@ pub fn owner() -> Option<Arc<Process>> {
 
 /// The monotonic clock of the current process.
 pub fn now() -> Option<Instant> {
-    current().map(|process| process.local(Instant::now()))
+    current().map(|process| process.start + process.latest.of(process.shown()))
 }
 
 /// When the current process's clock will show `local`.
@@ -146,11 +160,9 @@ pub fn true_time(local: Instant) -> Instant {
 /// The wall clock of the current process.
 pub fn wall_ms() -> Option<u64> {
     let process = current()?;
-    let passed = process
-        .local(Instant::now())
-        .saturating_duration_since(process.start);
-    let wall_ms = process.state().clock.wall_ms;
-    Some(wall_ms + passed.as_millis() as u64)
+    let Clock { rate, wall_ms, .. } = process.state().clock;
+    let passed = Instant::now().saturating_duration_since(process.start);
+    Some(wall_ms + passed.mul_f64(rate).as_millis() as u64)
 }
 
 /// A task of the current process that would outlive it otherwise.

@@ -45,6 +45,7 @@ impl World {
         let mut clock = || Clock {
             rate: 1.0 + f64::from(rng.random_range(-9..=9_i32)) / 1000.0,
             wall_ms: rng.random_range(0..1 << 40),
+            behind: Duration::ZERO,
         };
         let replicas = (0..REPLICAS)
             .map(|_| Replica {
@@ -92,6 +93,7 @@ impl World {
     /// Starts a replica on what its disk has.
     pub fn start_replica(&mut self, id: u64) {
         let (start, lock_delay) = (self.start, self.shape.lock_delay);
+        let calm = self.calm.subscribe();
         net::dark(id as u16, false);
         let replica = self.replica(id);
         let process = Process::new(id as u16, start, replica.clock);
@@ -101,6 +103,7 @@ impl World {
             disk: replica.disk.clone(),
             lock_delay,
             stall: replica.stall.subscribe(),
+            calm,
         };
         *replica
             .doomed
@@ -174,6 +177,15 @@ impl World {
         }
     }
 
+    /// Sets a replica's monotonic clock back by so much from what it should show.
+    pub fn step_back(&mut self, id: u64, by: Duration) {
+        let replica = self.replica(id);
+        replica.clock.behind = by;
+        if let Some(process) = &replica.process {
+            process.step_back(by);
+        }
+    }
+
     /// The worker that runs on a client's machine dies; another takes its place.
     pub fn replace_client(&mut self, machine: u16, rng: &mut SmallRng) {
         let at = usize::from(machine - FIRST_CLIENT);
@@ -191,6 +203,7 @@ impl World {
         let clock = Clock {
             rate: 1.0 + f64::from(rng.random_range(-9..=9_i32)) / 1000.0,
             wall_ms: 0,
+            behind: Duration::ZERO,
         };
         self.workers[at] = self.next_worker;
         self.clients[at] = self.start_client(machine, clock);
