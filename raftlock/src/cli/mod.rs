@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod bench;
+mod family;
 pub mod lock;
 pub mod look;
 
