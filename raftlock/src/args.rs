@@ -1,5 +1,6 @@
 //! Command-line arguments of a node, to be flattened into any clap parser.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::config::ConfigFile;
 /// Arguments of `raftlock serve`. Each goes before the same key of the configuration file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeArgs {
-    /// Configuration, TOML; holds what has no flag: namespaces, bearer tokens, certificates
+    /// Configuration, TOML; holds what has no flag: namespaces, bearer tokens, certificates, some limits
     #[arg(long)]
     pub config: Option<PathBuf>,
     /// Address for clients, for example 127.0.0.1:7400
@@ -37,7 +38,7 @@ pub struct ServeArgs {
     /// Groups that share the name space [default: 1]
     #[arg(long)]
     pub groups: Option<u32>,
-    /// Shortest session TTL granted, ms [default: 100]
+    /// Shortest session TTL granted, ms [default: 5000]
     #[arg(long)]
     pub min_ttl_ms: Option<u64>,
     /// Longest session TTL granted, ms [default: 60000]
@@ -56,6 +57,10 @@ pub struct ServeArgs {
     #[arg(long)]
     pub unsafe_no_fsync: bool,
 }
+
+/// Shortest TTL that a node grants unless told otherwise: shorter ones make a pause of a client a lost lock, and keepalives
+/// most of the load.
+const MIN_TTL: Duration = Duration::from_secs(5);
 
 fn parse_peer(text: &str) -> Result<(u64, String), String> {
     let (id, addr) = text.split_once('=').ok_or("write it as ID=HOST:PORT")?;
@@ -86,10 +91,17 @@ impl TryFrom<ServeArgs> for Config {
             let one = |(id, addr): (&String, &String)| parse_peer(&format!("{id}={addr}"));
             peers = file.peers.iter().map(one).collect::<Result<_, _>>()?;
         }
+        let mut named = BTreeSet::new();
+        if let Some((id, _)) = peers.iter().find(|(id, _)| !named.insert(*id)) {
+            return Err(format!("--peers names replica {id} twice"));
+        }
         let plain = Config::single(listen, data);
         let ms = |flag: Option<u64>, said: Option<u64>, own| {
             flag.or(said).map_or(own, Duration::from_millis)
         };
+        let min_ttl = ms(args.min_ttl_ms, file.min_ttl_ms, MIN_TTL);
+        let max_ttl = ms(args.max_ttl_ms, file.max_ttl_ms, plain.max_ttl);
+        let default_ttl = plain.default_ttl.min(max_ttl).max(min_ttl);
         let heartbeat = ms(args.heartbeat_ms, file.heartbeat_ms, plain.heartbeat);
         Ok(Config {
             id: args.id.or(file.id).unwrap_or(plain.id),
@@ -98,9 +110,9 @@ impl TryFrom<ServeArgs> for Config {
             client_url: args.client_url.or(file.client_url).unwrap_or_default(),
             heartbeat: heartbeat.max(Duration::from_millis(10)),
             groups: args.groups.or(file.groups).unwrap_or(plain.groups),
-            min_ttl: ms(args.min_ttl_ms, file.min_ttl_ms, plain.min_ttl),
-            max_ttl: ms(args.max_ttl_ms, file.max_ttl_ms, plain.max_ttl),
-            default_ttl: ms(None, file.default_ttl_ms, plain.default_ttl),
+            min_ttl,
+            max_ttl,
+            default_ttl: ms(None, file.default_ttl_ms, default_ttl),
             lock_delay: ms(args.lock_delay_ms, file.lock_delay_ms, plain.lock_delay),
             max_waiters: args
                 .max_waiters
@@ -127,6 +139,56 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    fn from_file(text: &str) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Some(path);
+        Config::try_from(ServeArgs {
+            config,
+            ..ServeArgs::default()
+        })
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_in_one_line() {
+        let why = from_file("id = 1\n  lisen = 3\n").unwrap_err();
+        assert!(
+            why.contains("node.toml:2:3: unknown field `lisen`"),
+            "{why}"
+        );
+        assert_eq!(why.lines().count(), 1, "{why}");
+    }
+
+    #[test]
+    fn sessions_live_for_five_seconds_at_least_unless_it_is_said_otherwise() {
+        let place = "listen = \"127.0.0.1:1\"\ndata = \"d\"\n";
+        let namespace = "[namespaces.a]\nmin_ttl_ms = 7000\n[namespaces.b]\nmin_ttl_ms = 200\n";
+        let granted = |text: &str, namespace: &str| {
+            let config = from_file(&format!("{place}{text}")).unwrap();
+            config.limits(namespace).unwrap().grant_ttl(Some(1))
+        };
+        assert_eq!(granted("", "a"), 5_000);
+        assert_eq!(granted("min_ttl_ms = 300\n", "a"), 300);
+        assert_eq!(
+            (granted(namespace, "a"), granted(namespace, "b")),
+            (7_000, 200)
+        );
+    }
+
+    #[test]
+    fn a_replica_is_named_once() {
+        let peers = ["1=a:1", "2=b:1", "2=c:1"].map(|peer| parse_peer(peer).unwrap());
+        let args = ServeArgs {
+            listen: Some("127.0.0.1:1".parse().unwrap()),
+            data: Some(PathBuf::from("d")),
+            peers: peers.into(),
+            ..ServeArgs::default()
+        };
+        let why = Config::try_from(args).unwrap_err();
+        assert!(why.contains("names replica 2 twice"), "{why}");
+    }
 
     #[test]
     fn flags_go_before_the_file_and_the_file_before_defaults() {

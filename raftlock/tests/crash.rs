@@ -51,6 +51,7 @@ impl Replicas {
         Command::new(env!("CARGO_BIN_EXE_raftlock"))
             .args([
                 "serve",
+                "--min-ttl-ms=100",
                 "--listen",
                 &self.listen[at],
                 "--id",

@@ -72,6 +72,7 @@ impl System for Raftlock {
                 format!("--id={}", i + 1),
                 format!("--groups={}", self.groups),
                 format!("--lock-delay-ms={}", self.lock_delay_ms),
+                "--min-ttl-ms=100".into(),
                 // Nobody else reaches the run's own network.
                 "--trust-network".into(),
             ]);

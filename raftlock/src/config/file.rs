@@ -63,8 +63,8 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<Self, String> {
         let place = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
-        let mut file: ConfigFile =
-            toml::from_str(&text).map_err(|error| format!("{place}: {error}"))?;
+        let mut file: ConfigFile = toml::from_str(&text)
+            .map_err(|error| format!("{place}{}", in_one_line(&text, &error)))?;
         file.admin_tokens
             .extend(tokens_in(&file.admin_token_files)?);
         for namespace in file.namespaces.values_mut() {
@@ -72,6 +72,17 @@ impl ConfigFile {
         }
         Ok(file)
     }
+}
+
+/// Where in a file, and what is wrong there.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let at = before.map_or_else(String::new, |before| {
+        let (line, start) = (before.matches('\n').count() + 1, before.rfind('\n'));
+        let column = before[start.map_or(0, |at| at + 1)..].chars().count() + 1;
+        format!(":{line}:{column}")
+    });
+    format!("{at}: {}", error.message())
 }
 
 fn tokens_in(files: &[PathBuf]) -> Result<Vec<String>, String> {

@@ -101,6 +101,9 @@ impl Config {
     /// Does it make sense, and is nothing open to strangers by accident?
     pub fn check(&self) -> Result<(), String> {
         let count = self.peers.len();
+        if self.id == 0 {
+            return Err("id must be 1 or above".to_owned());
+        }
         if count > 0 && !self.peers.contains_key(&self.id) {
             return Err(format!("--peers does not name this replica, {}", self.id));
         }
@@ -113,11 +116,26 @@ impl Config {
         if !(1..=64).contains(&self.groups) {
             return Err("--groups must be 1 to 64".to_owned());
         }
+        self.own_limits().check()?;
         for (name, namespace) in &self.namespaces {
             namespace.check(name)?;
+            let limits = self.limits(name);
+            let sound = limits.map_or(Ok(()), |limits| limits.check());
+            sound.map_err(|why| format!("namespace {name}: {why}"))?;
+            check_tokens(&namespace.tokens, &format!("namespace {name}"))?;
         }
-        if self.tokens().any(|token| token.len() < TOKEN_MIN) {
-            return Err(format!("a bearer token is shorter than {TOKEN_MIN} bytes"));
+        check_tokens(&self.admin_tokens, "the administrator")?;
+        if self.slow_reader.is_zero() {
+            return Err("slow_reader_ms must be above 0".to_owned());
+        }
+        if self.max_connections == 0 {
+            return Err("max_connections must be above 0".to_owned());
+        }
+        let url = &self.client_url;
+        if !(url.is_empty() || url.starts_with("http://") || url.starts_with("https://")) {
+            return Err(format!(
+                "client_url {url:?} is no URL; write http://HOST:PORT"
+            ));
         }
         if count > 1 && self.listen.ip().is_unspecified() && self.client_url.is_empty() {
             let listen = self.listen;
@@ -194,9 +212,8 @@ impl Config {
         self.tokens().next().is_some()
     }
 
-    /// The limits of a namespace; `None` if namespaces are named and this is none of them.
-    pub fn limits(&self, namespace: &str) -> Option<Limits> {
-        let own = Limits {
+    fn own_limits(&self) -> Limits {
+        Limits {
             min_ttl: self.min_ttl,
             max_ttl: self.max_ttl,
             default_ttl: self.default_ttl,
@@ -204,21 +221,38 @@ impl Config {
             max_waiters: self.max_waiters,
             max_sessions: self.max_sessions,
             ops_per_s: None,
-        };
+        }
+    }
+
+    /// The limits of a namespace; `None` if namespaces are named and this is none of them.
+    pub fn limits(&self, namespace: &str) -> Option<Limits> {
+        let own = self.own_limits();
         if self.namespaces.is_empty() {
             return Some(own);
         }
         let said = self.namespaces.get(namespace)?;
         let ms = |said: Option<u64>, own| said.map_or(own, Duration::from_millis);
+        let min_ttl = ms(said.min_ttl_ms, own.min_ttl);
+        let max_ttl = ms(said.max_ttl_ms, own.max_ttl);
+        let within = own.default_ttl.min(max_ttl).max(min_ttl);
         Some(Limits {
-            max_ttl: ms(said.max_ttl_ms, own.max_ttl),
-            default_ttl: ms(said.default_ttl_ms, own.default_ttl),
+            min_ttl,
+            max_ttl,
+            default_ttl: ms(said.default_ttl_ms, within),
             lock_delay: ms(said.lock_delay_ms, own.lock_delay),
             max_waiters: said.max_waiters.unwrap_or(own.max_waiters),
             max_sessions: said.max_sessions.unwrap_or(own.max_sessions),
             ops_per_s: said.ops_per_s,
-            ..own
         })
+    }
+}
+
+fn check_tokens(tokens: &[String], whose: &str) -> Result<(), String> {
+    match tokens.iter().any(|token| token.len() < TOKEN_MIN) {
+        true => Err(format!(
+            "a bearer token of {whose} is shorter than {TOKEN_MIN} bytes"
+        )),
+        false => Ok(()),
     }
 }
 
@@ -283,7 +317,81 @@ mod tests {
     fn short_tokens_are_refused() {
         let mut config = on("127.0.0.1:1");
         config.admin_tokens = vec!["secret".to_owned()];
-        assert!(config.check().is_err());
+        assert!(config.check().unwrap_err().contains("administrator"));
+        config.admin_tokens.clear();
+        let jobs = Namespace {
+            tokens: vec![String::new()],
+            ..Namespace::default()
+        };
+        config.namespaces.insert("jobs".to_owned(), jobs);
+        assert!(config.check().unwrap_err().contains("namespace jobs"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        type Make = fn(&mut Config);
+        let ms = Duration::from_millis;
+        let wrong: [(&str, Make); 8] = [
+            ("id", |config| config.id = 0),
+            ("min_ttl_ms", |config| config.min_ttl = Duration::ZERO),
+            ("max_ttl_ms", |config| {
+                config.max_ttl = Duration::from_millis(99)
+            }),
+            ("default_ttl_ms", |config| {
+                config.default_ttl = Duration::from_secs(61)
+            }),
+            ("lock_delay_ms", |config| {
+                config.lock_delay = Duration::from_secs(5_000_000)
+            }),
+            ("slow_reader_ms", |config| {
+                config.slow_reader = Duration::ZERO
+            }),
+            ("max_connections", |config| config.max_connections = 0),
+            ("client_url", |config| {
+                config.client_url = "host:7400".to_owned()
+            }),
+        ];
+        for (key, make) in wrong {
+            let mut config = on("127.0.0.1:1");
+            (config.min_ttl, config.max_ttl) = (ms(100), ms(60_000));
+            assert_eq!(config.check(), Ok(()));
+            make(&mut config);
+            let why = config.check().expect_err(key);
+            assert!(why.contains(key), "{key}: {why}");
+        }
+        let namespaces: [(&str, Namespace); 3] = [
+            (
+                "max_ttl_ms",
+                Namespace {
+                    max_ttl_ms: Some(50),
+                    ..Namespace::default()
+                },
+            ),
+            (
+                "default_ttl_ms",
+                Namespace {
+                    max_ttl_ms: Some(500),
+                    default_ttl_ms: Some(900),
+                    ..Namespace::default()
+                },
+            ),
+            (
+                "lock_delay_ms",
+                Namespace {
+                    lock_delay_ms: Some(5_000_000_000),
+                    ..Namespace::default()
+                },
+            ),
+        ];
+        for (key, jobs) in namespaces {
+            let mut config = on("127.0.0.1:1");
+            config.namespaces.insert("jobs".to_owned(), jobs);
+            let why = config.check().expect_err(key);
+            assert!(
+                why.contains(key) && why.contains("namespace jobs"),
+                "{key}: {why}"
+            );
+        }
     }
 
     #[test]

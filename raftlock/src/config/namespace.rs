@@ -20,6 +20,8 @@ pub enum Safety {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Namespace {
+    /// Shortest session TTL granted, ms.
+    pub min_ttl_ms: Option<u64>,
     /// Longest session TTL granted, ms.
     pub max_ttl_ms: Option<u64>,
     /// TTL of a session that names none, ms.
@@ -65,6 +67,9 @@ impl Namespace {
     }
 }
 
+/// Longest TTL and lock-delay that make sense, ms: a day.
+const LONGEST: u64 = 24 * 3600 * 1000;
+
 /// A namespace's limits, complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -85,6 +90,35 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Do they agree with each other?
+    pub(super) fn check(&self) -> Result<(), String> {
+        let longest = Duration::from_millis(LONGEST);
+        if self.min_ttl.is_zero() {
+            return Err("min_ttl_ms must be above 0".to_owned());
+        }
+        if self.max_ttl < self.min_ttl {
+            return Err(format!(
+                "max_ttl_ms, {}, is below min_ttl_ms, {}",
+                self.max_ttl.as_millis(),
+                self.min_ttl.as_millis()
+            ));
+        }
+        if self.max_ttl > longest || self.lock_delay > longest {
+            return Err(format!(
+                "max_ttl_ms and lock_delay_ms must not be above {LONGEST}"
+            ));
+        }
+        if !(self.min_ttl..=self.max_ttl).contains(&self.default_ttl) {
+            return Err(format!(
+                "default_ttl_ms, {}, is not within {} to {}",
+                self.default_ttl.as_millis(),
+                self.min_ttl.as_millis(),
+                self.max_ttl.as_millis()
+            ));
+        }
+        Ok(())
+    }
+
     /// The TTL granted to one who asks for `ttl_ms`, ms.
     pub fn grant_ttl(&self, ttl_ms: Option<u64>) -> u32 {
         let asked = ttl_ms.map_or(self.default_ttl, Duration::from_millis);

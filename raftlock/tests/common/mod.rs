@@ -65,14 +65,30 @@ impl Server {
     /// Starts `raftlock serve` with these arguments and waits until it serves.
     pub fn start(args: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_raftlock");
-        Self::run(Command::new(program).arg("serve").args(args))
+        let mut command = Command::new(program);
+        let short = "--min-ttl-ms=100";
+        Self::run(
+            command
+                .args(["serve", short])
+                .args(args)
+                .env("RUST_LOG", "warn"),
+        )
+    }
+
+    /// The same with the logs that it writes by itself.
+    pub fn start_logging(args: &[&str]) -> Self {
+        let program = env!("CARGO_BIN_EXE_raftlock");
+        let mut command = Command::new(program);
+        Self::run(command.arg("serve").args(args).env_remove("RUST_LOG"))
     }
 
     /// The same where a process may have so many open files.
     pub fn start_limited(files: u32, args: &[&str]) -> Self {
-        let script = format!("ulimit -n {files}; exec \"$0\" serve \"$@\"");
+        let script = format!("ulimit -n {files}; exec \"$0\" serve --min-ttl-ms=100 \"$@\"");
         let program = env!("CARGO_BIN_EXE_raftlock");
-        Self::run(Command::new("sh").args(["-c", &script, program]).args(args))
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, program]).args(args);
+        Self::run(command.env("RUST_LOG", "warn"))
     }
 
     /// A lone node in `dir` by a configuration file of this text.
@@ -89,7 +105,6 @@ impl Server {
 
     fn run(command: &mut Command) -> Self {
         let mut child = command
-            .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -76,6 +76,7 @@ impl Cluster {
             args.extend(["--groups".into(), setup.groups.to_string().into()]);
             args.extend(["--peers".into(), peers.join(",").into()]);
             args.extend(["--data".into(), dir.join(format!("raftlock-{id}")).into()]);
+            args.push("--min-ttl-ms=100".into());
             args.extend(setup.args.iter().map(Into::into));
             cluster.children.push(spawn(&args)?);
             cluster.commands.push(args);

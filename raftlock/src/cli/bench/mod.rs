@@ -24,16 +24,16 @@ use load::{Outcome, Plan, Work, drive};
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
     /// Replicas, each a process of its own
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = replicas)]
     replicas: u64,
     /// Groups
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     groups: u32,
     /// Seconds measured, after two of warming up
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Clients in closed loops
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = clients)]
     clients: usize,
     /// What they do
     #[arg(long, value_enum, default_value = "mix")]
@@ -59,6 +59,18 @@ pub struct BenchArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn replicas(text: &str) -> Result<u64, String> {
+    match text {
+        "1" | "3" | "5" => Ok(u64::from(text.as_bytes()[0] - b'0')),
+        _ => Err("it is 1, 3 or 5".to_owned()),
+    }
+}
+
+fn clients(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "it is a number above 0".to_owned())
 }
 
 /// Runs it and prints the figures.
