@@ -64,7 +64,8 @@ const FILE: &str = "groups.json";
 pub fn check_groups(dir: &dyn Dir, groups: u32) -> io::Result<()> {
     match dir.read(FILE) {
         Ok(bytes) => {
-            let made: u32 = serde_json::from_slice(&bytes)?;
+            let made: u32 = serde_json::from_slice(&bytes)
+                .map_err(|error| io::Error::other(format!("{FILE}: {error}")))?;
             if made == groups {
                 return Ok(());
             }

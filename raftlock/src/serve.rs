@@ -58,13 +58,17 @@ pub enum ServeError {
 /// How long clients may take to take their last answers when a node stops.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How often it is written down how far the peers are.
+const WRITE_DOWN: Duration = Duration::from_secs(10);
+
 /// A running node. Dropping it stops the node.
 pub struct Handle {
     addr: SocketAddr,
     app: Arc<App>,
     failure: watch::Receiver<Option<String>>,
     answering: JoinSet<()>,
-    mapping: JoinSet<()>,
+    tending: JoinSet<()>,
+    book: Arc<PeerBook>,
     _ended: DropGuard,
     node: Node,
     flushed: oneshot::Receiver<()>,
@@ -117,8 +121,9 @@ impl Handle {
     /// Stops in order: hands leaderships over, answers what waits, takes no new connections, ends the tasks, then the log;
     /// nothing uses the data directory afterwards.
     pub async fn stop(mut self) {
-        self.mapping.shutdown().await;
+        self.tending.shutdown().await;
         self.node.stop().await;
+        note(self.book.write_down());
         self.app.stopped();
         let _ = timeout(FAREWELL, self.answering.join_next()).await;
         self.answering.shutdown().await;
@@ -151,6 +156,7 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         backup.check_groups(config.groups).map_err(data)?;
     }
     buckets::check_groups(&*dir, config.groups).map_err(data)?;
+    check_log(&*dir).map_err(data)?;
     let (wal, records) = Wal::open(
         Arc::clone(&dir),
         WalOptions {
@@ -220,9 +226,12 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     let acceptor = config.tls.as_ref().map(transport::acceptor).transpose();
     let certificate = acceptor.map_err(certificates)?.map(Live::new);
     let room = transport::room(config.max_connections);
-    let app = App::new(config, node.groups.clone(), node.rafts(), book);
-    let (mut mapping, mut answering) = (JoinSet::new(), JoinSet::new());
-    mapping.spawn(http::keep_map(Arc::clone(&app)));
+    let app = App::new(config, node.groups.clone(), node.rafts(), Arc::clone(&book));
+    let (mut tending, mut answering) = (JoinSet::new(), JoinSet::new());
+    tending.spawn(http::keep_map(Arc::clone(&app)));
+    if app.config.peers.len() > 1 {
+        tending.spawn(write_down(Arc::clone(&book)));
+    }
     match certificate.clone() {
         Some(live) => {
             let listener = TlsListener::new(listener, move || live.get()).map_err(listen_error)?;
@@ -240,7 +249,8 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
         app,
         failure,
         answering,
-        mapping,
+        tending,
+        book,
         node,
         flushed,
         certificate,
@@ -252,6 +262,34 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     }
     tracing::info!(%addr, "serving");
     Ok(handle)
+}
+
+async fn write_down(book: Arc<PeerBook>) {
+    loop {
+        tokio::time::sleep(WRITE_DOWN).await;
+        let book = Arc::clone(&book);
+        if let Ok(done) = tokio::task::spawn_blocking(move || book.write_down()).await {
+            note(done);
+        }
+    }
+}
+
+fn note(written: std::io::Result<()>) {
+    if let Err(error) = written {
+        tracing::warn!(%error, "cannot write down how far the peers are");
+    }
+}
+
+/// A directory that was used has a log; without it the node would begin anew, with old tokens.
+fn check_log(dir: &dyn Dir) -> std::io::Result<()> {
+    let names = dir.list()?;
+    let has = |fits: fn(&str) -> bool| names.iter().any(|name| fits(name));
+    match has(|name| name == "peers.json") && !has(|name| name.starts_with("log-")) {
+        true => Err(std::io::Error::other(
+            "its log is gone: it cannot go on from nothing; use a new directory, or restore a backup",
+        )),
+        false => Ok(()),
+    }
 }
 
 async fn answer<L>(listener: L, app: Arc<App>)
@@ -287,6 +325,8 @@ pub async fn run_until_signal(args: ServeArgs) -> Result<(), ServeError> {
             }
         }
     }
+    tracing::info!("stopping: handing leaderships over");
     handle.stop().await;
+    tracing::info!("stopped");
     Ok(())
 }

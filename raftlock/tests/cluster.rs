@@ -191,3 +191,43 @@ async fn a_wiped_replica_is_refused() {
     wiped.stop().await;
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_was_set_back_while_all_were_stopped_is_refused() {
+    let mut cluster = Cluster::start(15, 3, 1).await;
+    let api = Api::new(&cluster.endpoints(), Duration::from_secs(2)).unwrap();
+    until_ok(|| api.create_session(10_000, "one", None)).await;
+    let leader = cluster.leader(0).unwrap();
+    let victim = *cluster.configs.keys().find(|id| **id != leader).unwrap();
+    let config = cluster.configs[&victim].clone();
+    let saved = config.data.with_extension("saved");
+    cluster.nodes.remove(&victim).unwrap().stop().await;
+    std::fs::create_dir(&saved).unwrap();
+    for entry in std::fs::read_dir(&config.data).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), saved.join(entry.file_name())).unwrap();
+    }
+    let again = serve(config.clone()).await.unwrap();
+    for _ in 0..5 {
+        until_ok(|| api.create_session(10_000, "two", None)).await;
+    }
+    let at = |node: &Handle| node.status()[0].applied;
+    let until = Instant::now() + Duration::from_secs(10);
+    while at(&again) != at(&cluster.nodes[&leader]) && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    again.stop().await;
+    while let Some((_, node)) = cluster.nodes.pop_first() {
+        node.stop().await;
+    }
+    std::fs::remove_dir_all(&config.data).unwrap();
+    std::fs::rename(&saved, &config.data).unwrap();
+    for (id, config) in &cluster.configs {
+        let node = serve(config.clone()).await.unwrap();
+        cluster.nodes.insert(*id, node);
+    }
+    until_ok(|| api.create_session(10_000, "three", None)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(cluster.nodes[&victim].status()[0].leader, None);
+    cluster.stop_all().await;
+}

@@ -15,6 +15,8 @@ use super::wire::{Hello, VERSION};
 use crate::wal::{Dir, FlushStats};
 
 const FILE: &str = "peers.json";
+/// What the peers had acknowledged when it was written.
+const ACKNOWLEDGED: &str = "acknowledged.json";
 
 /// Why a peer is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,14 +30,16 @@ pub enum PeerError {
         what: &'static str,
     },
     /// Its directory is new.
-    #[error("replica {from} has a new data directory: it was wiped; remove it and add it anew")]
+    #[error(
+        "replica {from} has a new data directory: it was wiped; restore all replicas from a backup to have it again"
+    )]
     Wiped {
         /// The replica.
         from: u64,
     },
     /// Its directory is older than what it acknowledged.
     #[error(
-        "replica {from} was rolled back: it had acknowledged flush {seen} and now is at {now}; remove it and add it anew"
+        "replica {from} was rolled back: it had acknowledged flush {seen} and now is at {now}; restore all replicas from a backup to have it again"
     )]
     RolledBack {
         /// The replica.
@@ -44,6 +48,12 @@ pub enum PeerError {
         seen: u64,
         /// Flush that it has now.
         now: u64,
+    },
+    /// It said since that it is further: this greeting was on the way for long.
+    #[error("a greeting of replica {from} came late; it greets anew")]
+    Late {
+        /// The replica.
+        from: u64,
     },
     /// It refused us.
     #[error("the peer refuses this replica: {0}")]
@@ -60,6 +70,9 @@ struct Saved {
 struct Known {
     saved: Saved,
     sequences: BTreeMap<u64, u64>,
+    /// What of it was written down last.
+    written: BTreeMap<u64, u64>,
+    runs: BTreeMap<u64, u64>,
     urls: BTreeMap<u64, String>,
     seats: BTreeMap<u64, oneshot::Sender<()>>,
 }
@@ -69,6 +82,7 @@ pub struct PeerBook {
     /// This node.
     pub id: u64,
     replicas: BTreeSet<u64>,
+    run: u64,
     cluster: u64,
     client_url: String,
     dir: Arc<dyn Dir>,
@@ -87,7 +101,7 @@ impl PeerBook {
         stats: Arc<FlushStats>,
     ) -> io::Result<Self> {
         let saved = match dir.read(FILE) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Ok(bytes) => parse(FILE, &bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let saved = Saved {
                     incarnation: crate::chance::random(),
@@ -98,9 +112,16 @@ impl PeerBook {
             }
             Err(error) => return Err(error),
         };
+        let written: BTreeMap<u64, u64> = match dir.read(ACKNOWLEDGED) {
+            Ok(bytes) => parse(ACKNOWLEDGED, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error),
+        };
         let urls = BTreeMap::from([(id, client_url.clone())]);
         let known = Mutex::new(Known {
             saved,
+            sequences: written.clone(),
+            written,
             urls,
             ..Known::default()
         });
@@ -108,6 +129,7 @@ impl PeerBook {
         Ok(PeerBook {
             id,
             replicas: replicas.into_iter().collect(),
+            run: crate::chance::random(),
             cluster,
             client_url,
             dir,
@@ -139,6 +161,7 @@ impl PeerBook {
             to,
             incarnation: self.known().saved.incarnation,
             sequence: self.sequence(),
+            run: self.run,
             client_url: self.client_url.clone(),
             refused,
         }
@@ -180,6 +203,9 @@ impl PeerBook {
         }
         let seen = known.sequences.get(&from).copied().unwrap_or(0);
         if hello.sequence < seen {
+            if known.runs.get(&from) == Some(&hello.run) {
+                return Err(PeerError::Late { from });
+            }
             return Err(PeerError::RolledBack {
                 from,
                 seen,
@@ -187,6 +213,7 @@ impl PeerBook {
             });
         }
         known.sequences.insert(from, hello.sequence);
+        known.runs.insert(from, hello.run);
         known.urls.insert(from, hello.client_url.clone());
         Ok(())
     }
@@ -205,6 +232,22 @@ impl PeerBook {
         *seen = sequence.max(*seen);
     }
 
+    /// Writes down what the peers acknowledged, so that one that was rolled back is known also after this node's next start.
+    /// What was acknowledged since the last time is not.
+    pub fn write_down(&self) -> io::Result<()> {
+        let acknowledged = {
+            let known = self.known();
+            if known.written == known.sequences {
+                return Ok(());
+            }
+            known.sequences.clone()
+        };
+        self.dir
+            .replace(ACKNOWLEDGED, &serde_json::to_vec(&acknowledged)?)?;
+        self.known().written = acknowledged;
+        Ok(())
+    }
+
     /// Takes a wiped replica's new directory for good, after it was removed from the membership.
     pub fn forget(&self, peer: u64) -> io::Result<()> {
         let mut known = self.known();
@@ -217,6 +260,10 @@ impl PeerBook {
     pub fn url(&self, node: u64) -> Option<String> {
         self.known().urls.get(&node).cloned()
     }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(file: &str, bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| io::Error::other(format!("{file}: {error}")))
 }
 
 #[cfg(test)]
@@ -232,6 +279,31 @@ mod tests {
     }
 
     #[test]
+    fn a_late_greeting_is_no_sign_of_a_roll_back() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = book(one.path(), 1);
+        let open = |flushed| {
+            let dir = Arc::new(RealDir::open(two.path()).unwrap());
+            let stats = Arc::new(FlushStats::default());
+            stats.set_sequence(flushed);
+            PeerBook::open(2, 1..=2, "test", String::new(), dir, stats).unwrap()
+        };
+        let second = open(40);
+        let late = second.hello(1, None);
+        second.stats.set_sequence(50);
+        first.admit(&second.hello(1, None)).unwrap();
+        let why = first.admit(&late).unwrap_err();
+        assert!(!why.to_string().contains("rolled back"), "{why}");
+        drop(second);
+        let again = open(49);
+        let rolled_back = first.admit(&again.hello(1, None));
+        assert!(matches!(rolled_back, Err(PeerError::RolledBack { .. })));
+        drop(again);
+        // In a run of its own, however it goes on.
+        first.admit(&open(51).hello(1, None)).unwrap();
+    }
+
+    #[test]
     fn wiped_and_rolled_back_replicas_are_refused() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let first = book(one.path(), 1);
@@ -241,6 +313,7 @@ mod tests {
         assert!(matches!(
             first.admit(&Hello {
                 sequence: 39,
+                run: hello.run ^ 1,
                 ..hello.clone()
             }),
             Err(PeerError::RolledBack { .. })
@@ -278,5 +351,16 @@ mod tests {
         ));
         first.forget(2).unwrap();
         first.admit(&wiped).unwrap();
+        first.write_down().unwrap();
+        drop(first);
+        let first = book(one.path(), 1);
+        let rolled_back = Hello {
+            sequence: 98,
+            ..wiped
+        };
+        assert!(
+            matches!(first.admit(&rolled_back), Err(PeerError::RolledBack { .. })),
+            "remembered as well, if it was written down"
+        );
     }
 }

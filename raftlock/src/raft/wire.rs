@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::{SnapshotMeta, Types, Vote};
 
 /// Version of this protocol.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Largest frame before the peer is known.
 pub const HELLO_LIMIT: usize = 4 << 10;
 /// Largest frame between known peers.
@@ -35,6 +35,8 @@ pub struct Hello {
     pub incarnation: u64,
     /// The sender's last durable flush.
     pub sequence: u64,
+    /// Drawn when the sender's process began: within one run flushes only rise.
+    pub run: u64,
     /// Where the sender serves clients.
     pub client_url: String,
     /// Set by the one that answers, if it refuses.
