@@ -63,6 +63,15 @@ impl Hub {
         self.wakes.remove(&(session, request));
     }
 
+    /// A wait that goes on was asked for again: its answer is this caller's as well.
+    fn also_wakes(&mut self, session: SessionId, request: RequestId, to: &ReplyTo) {
+        if let ReplyTo::Many(tx, id) = to {
+            let again = ReplyTo::Many(tx.clone(), *id);
+            let waiting = self.wakes.entry((session, request)).or_default();
+            waiting.push(again);
+        }
+    }
+
     /// Tells `tx` when the session ends; false if it would have been told already.
     pub fn watch(&mut self, session: SessionId, tx: &mpsc::UnboundedSender<Notice>) -> bool {
         let watchers = self.sessions.entry(session).or_default();
@@ -197,11 +206,15 @@ impl Applier {
                 watch.commits.add(since.elapsed());
             }
             for ((op, reply), to) in batch.ops.iter().zip(replies).zip(callers) {
-                if let Op::Acquire(ask) = op
-                    && ask.wait_ms > 0
-                    && !matches!(reply, Reply::Queued { .. })
-                {
-                    hub.forget(ask.session, ask.request);
+                let queued = matches!(reply, Reply::Queued { .. });
+                match op {
+                    Op::Acquire(ask) if ask.wait_ms > 0 && !queued => {
+                        hub.forget(ask.session, ask.request);
+                    }
+                    Op::Acquire(ask) if ask.wait_ms == 0 && queued => {
+                        hub.also_wakes(ask.session, ask.request, &to);
+                    }
+                    _ => {}
                 }
                 to.send(Answer::Reply(reply));
             }

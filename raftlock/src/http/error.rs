@@ -232,6 +232,10 @@ impl ApiError {
                 "other_namespace",
                 "the session is of another namespace than the lock; open one for this lock",
             ),
+            Refusal::RequestReused => conflict(
+                "request_reused",
+                "this session used the request id for another operation",
+            ),
             // Only this node's own map is ever proposed.
             Refusal::StaleMap { current } => ApiError {
                 map: Some(current),

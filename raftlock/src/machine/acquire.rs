@@ -14,10 +14,15 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        if let Some(reply) = session.answer_to(ask.request) {
-            return reply;
+        match session.answer_to(ask.request) {
+            Some(reply @ Reply::Granted { .. }) => return reply,
+            Some(_) => return Reply::Refused(Refusal::RequestReused),
+            None => {}
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {
+            if *name != ask.name {
+                return Reply::Refused(Refusal::RequestReused);
+            }
             return Reply::Queued {
                 ahead: self.ahead_of(name, *place),
             };

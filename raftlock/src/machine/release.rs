@@ -10,8 +10,13 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        if let Some(reply) = session.answer_to(ask.request) {
-            return reply;
+        match session.answer_to(ask.request) {
+            Some(reply @ Reply::Released { .. }) => return reply,
+            Some(_) => return Reply::Refused(Refusal::RequestReused),
+            None if session.waits.contains_key(&ask.request) => {
+                return Reply::Refused(Refusal::RequestReused);
+            }
+            None => {}
         }
         if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
             return Reply::Refused(Refusal::StaleEpoch {

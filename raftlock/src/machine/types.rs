@@ -142,6 +142,8 @@ pub enum Refusal {
     OtherNamespace,
     /// The bucket map is of this version already, or the new one is not the next.
     StaleMap { current: u64 },
+    /// The session used this request id for another operation.
+    RequestReused,
 }
 
 /// The answer to one operation.
