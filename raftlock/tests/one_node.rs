@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raftlock::{Config, Handle, serve};
-use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome};
+use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Stream};
 
 async fn start(dir: &Path) -> (Handle, Api, String) {
     let config = Config::single("127.0.0.1:0".parse().unwrap(), dir.to_owned());
@@ -202,5 +202,127 @@ async fn bad_requests_get_typed_errors() {
         code(api.acquire("a//b", "0023456789abcdef", &wait(0)).await),
         "bad_request"
     );
+    let (first, _) = Stream::connect(&format!("http://{}", handle.addr()))
+        .await
+        .unwrap();
+    // A URL with such a part is another one's: the client library would ask for `b`.
+    for name in ["a/../b", "./b", "a/..", "..", "a/./b"] {
+        assert_eq!(code(api.show(name).await), "bad_request", "{name}");
+        assert_eq!(code(api.check(name, 1).await), "bad_request", "{name}");
+        assert_eq!(code(first.show(name).await), "bad_request", "{name}");
+    }
+    assert!(
+        api.show("a/...").await.ok().is_some(),
+        "it is a name like others"
+    );
+    handle.stop().await;
+}
+
+/// A session and a request under this id.
+fn numbered(id: u64, ms: u64) -> AcquireOptions {
+    AcquireOptions {
+        request_id: Some(id),
+        ..wait(ms)
+    }
+}
+
+async fn session(api: &Api) -> String {
+    let opened = api.create_session(5000, "test", Some("a")).await;
+    opened.result().unwrap().session
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_asked_for_again_is_answered_even_if_it_says_not_to_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, _) = start(dir.path()).await;
+    let (one, two) = (session(&api).await, session(&api).await);
+    let held = api.acquire("a", &one, &wait(0)).await.result().unwrap();
+    let ask = |ms| {
+        let (api, two) = (api.clone(), two.clone());
+        tokio::spawn(async move { api.acquire("a", &two, &numbered(7, ms)).await })
+    };
+    let waiting = ask(4000);
+    while api.show("a").await.result().unwrap().waiters == 0 {}
+    let again = ask(0);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!again.is_finished(), "{:?}", again.await);
+    api.release("a", &one, held.token, None)
+        .await
+        .result()
+        .unwrap();
+    let first = waiting.await.unwrap().result().unwrap();
+    assert_eq!(again.await.unwrap().result().unwrap(), first);
+    handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_id_of_another_operation_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, _) = start(dir.path()).await;
+    let one = session(&api).await;
+    let held = api.acquire("a", &one, &numbered(1, 0)).await;
+    let token = held.result().unwrap().token;
+    let release = async |id| api.release("a", &one, token, Some(id)).await;
+    assert_eq!(code(release(1).await), "request_reused");
+    assert_eq!(release(2).await.result().unwrap(), 0);
+    assert_eq!(
+        code(api.acquire("a", &one, &numbered(2, 0)).await),
+        "request_reused"
+    );
+    handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_be_reached_is_said_with_the_reason() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let api = Api::new(&[addr], Duration::from_secs(1)).unwrap();
+    let why = api.show("a").await.result().unwrap_err().to_string();
+    assert!(why.contains("refused"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_whose_log_is_gone_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, ..) = start(dir.path()).await;
+    handle.stop().await;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "seg") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let config = Config::single("127.0.0.1:0".parse().unwrap(), dir.path().to_owned());
+    let why = serve(config).await.err().map(|error| error.to_string());
+    assert!(
+        why.as_ref()
+            .is_some_and(|why| why.contains("its log is gone")),
+        "{why:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_waits_for_a_node_as_it_waits_for_a_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let nobody: Vec<String> = (0..3)
+        .map(|_| {
+            let free = std::net::TcpListener::bind("127.0.41.1:0").unwrap();
+            free.local_addr().unwrap().to_string()
+        })
+        .collect();
+    let client = Client::new(&nobody, ClientOptions::default()).unwrap();
+    let lock = async |client: &Client, wait| client.lock("a", Mode::Exclusive, wait).await;
+    let begun = Instant::now();
+    assert!(lock(&client, Duration::from_millis(300)).await.is_err());
+    assert!(begun.elapsed() > Duration::from_millis(300));
+    let waiting = tokio::spawn(async move { lock(&client, Duration::from_secs(20)).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let config = Config::single(nobody[2].parse().unwrap(), dir.path().to_owned());
+    let handle = serve(config).await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    let client = Client::new(&nobody, ClientOptions::default()).unwrap();
+    lock(&client, Duration::ZERO).await.unwrap();
     handle.stop().await;
 }

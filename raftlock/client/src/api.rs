@@ -238,7 +238,10 @@ impl Api {
         session: &str,
         options: &AcquireOptions,
     ) -> Outcome<Grant> {
-        let path = format!("/v1/locks/{}:acquire", percent_encode(name));
+        let path = match path_of(name, ":acquire") {
+            Ok(path) => path,
+            Err(error) => return Outcome::DefiniteFail(error),
+        };
         self.call(
             Method::POST,
             &path,
@@ -262,7 +265,10 @@ impl Api {
         if let Some(id) = request_id {
             body["request_id"] = json!(id);
         }
-        let path = format!("/v1/locks/{}:release", percent_encode(name));
+        let path = match path_of(name, ":release") {
+            Ok(path) => path,
+            Err(error) => return Outcome::DefiniteFail(error),
+        };
         let done: Outcome<Value> = self
             .call(
                 Method::POST,
@@ -277,7 +283,10 @@ impl Api {
 
     /// `POST /v1/locks/{name}:check`: is this token still the current one?
     pub async fn check(&self, name: &str, token: u64) -> Outcome<bool> {
-        let path = format!("/v1/locks/{}:check", percent_encode(name));
+        let path = match path_of(name, ":check") {
+            Ok(path) => path,
+            Err(error) => return Outcome::DefiniteFail(error),
+        };
         let done: Outcome<Value> = self
             .call(
                 Method::POST,
@@ -292,7 +301,10 @@ impl Api {
 
     /// `GET /v1/locks/{name}`: a linearizable read.
     pub async fn show(&self, name: &str) -> Outcome<LockInfo> {
-        let path = format!("/v1/locks/{}", percent_encode(name));
+        let path = match path_of(name, "") {
+            Ok(path) => path,
+            Err(error) => return Outcome::DefiniteFail(error),
+        };
         self.call(Method::GET, &path, None, 0, self.group_of(name))
             .await
     }
@@ -384,7 +396,8 @@ impl Api {
         {
             return Err(leader);
         }
-        if matches!(wire.retry, Retry::OtherNode | Retry::SameRequest) || wire.code == "no_leader" {
+        let lost = matches!(wire.code.as_str(), "no_leader" | "no_map");
+        if lost || matches!(wire.retry, Retry::OtherNode | Retry::SameRequest) {
             self.routes().failed(group);
         }
         Ok(wire.outcome())
@@ -393,9 +406,11 @@ impl Api {
     fn transport<T>(&self, error: &reqwest::Error, group: Option<u32>) -> Outcome<T> {
         self.routes().failed(group);
         if error.is_connect() {
-            return Outcome::DefiniteFail(CallError::local("connect", error, Retry::OtherNode));
+            let why = with_causes(error);
+            return Outcome::DefiniteFail(CallError::local("connect", why, Retry::OtherNode));
         }
-        Outcome::Unknown(CallError::local("transport", error, Retry::SameRequest))
+        let why = with_causes(error);
+        Outcome::Unknown(CallError::local("transport", why, Retry::SameRequest))
     }
 
     /// Turns to the next node, for groups whose leader is not known.
@@ -430,6 +445,26 @@ pub(crate) fn acquire_body(session: &str, options: &AcquireOptions) -> Value {
         body["epoch"] = json!(epoch);
     }
     body
+}
+
+/// A lock's path. With `.` or `..` as a part the URL would be that of another lock.
+fn path_of(name: &str, verb: &str) -> Result<String, CallError> {
+    if name.split('/').any(|part| matches!(part, "." | "..")) {
+        let why = "lock name: must not have . or .. as a part";
+        return Err(CallError::local("bad_request", why, Retry::No));
+    }
+    Ok(format!("/v1/locks/{}{verb}", percent_encode(name)))
+}
+
+/// An error with its causes: by itself it does not say why nobody was reached.
+fn with_causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }
 
 /// Percent-encodes a lock's name for a path or a query; `/` stays.

@@ -71,14 +71,14 @@ impl Client {
         })
     }
 
-    /// Takes a lock, waiting at most `wait` (zero: try only). If this is dropped before it is done, what it is granted is given
+    /// Takes a lock, waiting at most `wait` (zero: try only; a node takes 5 minutes at most). If this is dropped before it is done, what it is granted is given
     /// back in the background.
     pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
         let until = Instant::now() + wait;
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let session = self.session(name).await?;
+            let session = self.session_until(name, until).await?;
             let request_id = Some(self.inner.request.fetch_add(1, Ordering::Relaxed));
             let mut abandoned = Abandoned {
                 ask: Some((self.clone(), name.to_owned(), Arc::clone(&session))),
@@ -86,7 +86,16 @@ impl Client {
                 until,
                 request_id,
             };
-            let result = self.attempt(name, mode, until, request_id, &session).await;
+            let give_up = Some(until + 2 * self.inner.options.timeout);
+            let result = self
+                .attempt(name, mode, (until, give_up), request_id, &session)
+                .await;
+            if let Err(error) = &result
+                && error.retry == Retry::SameRequest
+            {
+                // It may still be granted.
+                return Err(error.clone());
+            }
             abandoned.ask = None;
             match result {
                 Err(error) if error.retry == Retry::NewSession && attempt < SESSIONS => {
@@ -106,12 +115,13 @@ impl Client {
         }
     }
 
-    /// One acquire, repeated under the same request id while its outcome is unknown or no leader answers.
+    /// One acquire, repeated under the same request id while its outcome is unknown or no leader answers: for the lock until
+    /// the first time, for an outcome until the second.
     async fn attempt(
         &self,
         name: &str,
         mode: Mode,
-        until: Instant,
+        (until, give_up): (Instant, Option<Instant>),
         request_id: Option<u64>,
         session: &LiveSession,
     ) -> Result<u64, CallError> {
@@ -124,28 +134,52 @@ impl Client {
                 request_id,
                 ..AcquireOptions::default()
             };
-            let error = match self
-                .inner
-                .api
-                .acquire(name, &session.info.session, &options)
-                .await
-            {
+            let api = &self.inner.api;
+            let mut epochs = session.epochs();
+            let answer = tokio::select! {
+                answer = api.acquire(name, &session.info.session, &options) => answer,
+                // The leader that was asked may never answer; the wait goes on under the next one.
+                Ok(()) = epochs.changed() => continue,
+                () = session.lost() => return Err(lost()),
+            };
+            let error = match answer {
                 Outcome::Ok(grant) => return Ok(grant.token),
                 Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
             };
-            let again = matches!(error.retry, Retry::OtherNode | Retry::SameRequest)
-                || matches!(
-                    error.code.as_str(),
-                    "no_leader" | "no_map" | "overloaded" | "queue_full"
-                );
-            if !again
-                || !session.is_valid()
-                || (Instant::now() >= until && error.retry != Retry::SameRequest)
-            {
+            let again = elsewhere(&error) || error.code == "queue_full";
+            let last = match error.retry {
+                Retry::SameRequest => give_up,
+                _ => Some(until),
+            };
+            if !again || !session.is_valid() || last.is_some_and(|last| Instant::now() >= last) {
                 return Err(error);
             }
             sleep(jitter(pause)).await;
             pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// The session for a lock. Where no node serves, all are asked once, and again until the time is over.
+    async fn session_until(
+        &self,
+        name: &str,
+        until: Instant,
+    ) -> Result<Arc<LiveSession>, CallError> {
+        let mut nodes = self.inner.api.routes().count();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let error = match self.session(name).await {
+                Ok(session) => return Ok(session),
+                Err(error) => error,
+            };
+            nodes = nodes.saturating_sub(1);
+            if !elsewhere(&error) || (nodes == 0 && Instant::now() >= until) {
+                return Err(error);
+            }
+            if nodes == 0 {
+                sleep(jitter(pause)).await;
+                pause = (pause * 2).min(Duration::from_millis(500));
+            }
         }
     }
 
@@ -237,13 +271,24 @@ impl Drop for Abandoned {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                let asked = client.attempt(&name, mode, until, request_id, &session);
+                let asked = client.attempt(&name, mode, (until, None), request_id, &session);
                 if let Ok(token) = asked.await {
                     let _ = release(&client, &name, &session, token).await;
                 }
             });
         }
     }
+}
+
+/// Was it no refusal of the request itself?
+fn elsewhere(error: &CallError) -> bool {
+    matches!(error.retry, Retry::OtherNode | Retry::SameRequest)
+        || matches!(error.code.as_str(), "no_leader" | "no_map" | "overloaded")
+}
+
+fn lost() -> CallError {
+    let why = "the session was lost before the lock was had";
+    CallError::local("session_unknown", why, Retry::NewSession)
 }
 
 /// What stands before the first `/` of a lock's name; a session is of one namespace.

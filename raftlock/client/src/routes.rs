@@ -49,6 +49,11 @@ impl Routes {
         }
     }
 
+    /// How many nodes are known.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The node for a request of this group.
     pub(crate) fn node(&self, group: Option<u32>) -> &str {
         let leader = group.and_then(|group| self.leaders.get(&group).copied());

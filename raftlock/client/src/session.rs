@@ -20,6 +20,8 @@ pub(crate) fn margin(ttl: Duration) -> Duration {
 pub(crate) struct LiveSession {
     pub(crate) info: SessionInfo,
     deadline: watch::Receiver<Instant>,
+    /// The epoch that the last answer named.
+    epoch: watch::Receiver<u64>,
     ended: watch::Sender<bool>,
     upkeep: Mutex<Option<JoinHandle<()>>>,
 }
@@ -39,10 +41,12 @@ impl LiveSession {
             .result()?;
         let ttl = Duration::from_millis(info.ttl_ms);
         let (tx, deadline) = watch::channel(sent + ttl - margin(ttl));
+        let (told, epoch) = watch::channel(info.epoch);
         let (ended, _) = watch::channel(false);
         let session = Arc::new(LiveSession {
             info,
             deadline,
+            epoch,
             ended: ended.clone(),
             upkeep: Mutex::new(None),
         });
@@ -50,7 +54,7 @@ impl LiveSession {
             api.clone(),
             session.info.session.clone(),
             ttl,
-            tx,
+            (tx, told),
             ended,
         ));
         *session
@@ -91,6 +95,13 @@ impl LiveSession {
         }
     }
 
+    /// A place from which to see that another leader serves it.
+    pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
+        let mut epochs = self.epoch.clone();
+        epochs.mark_unchanged();
+        epochs
+    }
+
     /// Stops the upkeep and closes the session.
     pub(crate) async fn close(&self, api: &Api) {
         self.stop();
@@ -120,7 +131,7 @@ async fn keep_alive(
     api: Api,
     session: String,
     ttl: Duration,
-    deadline: watch::Sender<Instant>,
+    (deadline, epoch): (watch::Sender<Instant>, watch::Sender<u64>),
     ended: watch::Sender<bool>,
 ) {
     let mut pause = ttl / 3;
@@ -137,6 +148,8 @@ async fn keep_alive(
             Ok(Outcome::Ok(alive)) => {
                 let granted = Duration::from_millis(alive.ttl_ms);
                 deadline.send_replace(sent + granted - margin(granted));
+                epoch
+                    .send_if_modified(|known| std::mem::replace(known, alive.epoch) != alive.epoch);
                 pause = granted / 3;
             }
             Ok(Outcome::DefiniteFail(error)) if error.retry == Retry::NewSession => {

@@ -91,6 +91,10 @@ pub(super) fn check_name(name: &str) -> Result<(), ApiError> {
     if name.split('/').any(str::is_empty) {
         return bad("must not begin or end with / nor contain //");
     }
+    // Who makes a URL of it asks for another lock.
+    if name.split('/').any(|part| matches!(part, "." | "..")) {
+        return bad("must not have . or .. as a part");
+    }
     Ok(())
 }
 
