@@ -45,7 +45,8 @@ async fn main() -> ExitCode {
     // What the clients of a benchmark say at its end is no news.
     let default = match cli.command {
         Command::Bench(_) => "error",
-        _ => "info,openraft=warn",
+        // openraft warns of an absent replica a hundred times a second, and of the end of its tasks when a node stops.
+        _ => "info,openraft=error,openraft::raft::raft_inner=off",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()

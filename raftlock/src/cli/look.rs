@@ -18,12 +18,12 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// Show one lock
+/// List held locks, or show those that are named
 #[derive(Debug, clap::Args)]
 pub struct LocksArgs {
-    /// Names, or beginnings of names with --prefix
+    /// Locks to show, held or not
     names: Vec<String>,
-    /// List held locks whose names begin so
+    /// List held locks whose names begin so; at most 1,000 of each node
     #[arg(long)]
     prefix: Option<String>,
     #[command(flatten)]
@@ -43,23 +43,32 @@ const TIME: Option<Duration> = Some(Duration::from_secs(10));
 
 /// Prints the status of all nodes.
 pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
-    let security = args.at.secure.security();
+    all_nodes(&args.at, "/v1/status", |endpoint, status| {
+        match args.json {
+            true => println!("{status}"),
+            false => print_status(endpoint, status),
+        };
+    })
+    .await
+}
+
+/// Asks all nodes. One that does not answer is named, and is no error while another does.
+async fn all_nodes(at: &Endpoints, path: &str, show: impl Fn(&str, &Value)) -> anyhow::Result<()> {
+    let security = at.secure.security();
     let http = security.http(TIME)?;
-    let mut reached = 0;
-    for endpoint in &args.at.endpoints {
-        let url = format!("{}/v1/status", security.base_url(endpoint));
+    let mut useful = false;
+    for endpoint in &at.endpoints {
+        let url = format!("{}{path}", security.base_url(endpoint));
         match answer(http.get(url)).await {
-            Ok(status) if args.json => println!("{status}"),
-            Ok(status) => print_status(endpoint, &status),
-            Err(error) => {
-                eprintln!("{endpoint}: {error:#}");
-                continue;
+            Ok(value) => {
+                useful = true;
+                show(endpoint, &value);
             }
+            Err(error) => eprintln!("{endpoint}: {error:#}"),
         }
-        reached += 1;
     }
-    if reached == 0 {
-        bail!("no node answered; is --endpoints right?");
+    if !useful {
+        bail!("no node answered as it should; are --endpoints, --token and --ca right?");
     }
     Ok(())
 }
@@ -93,19 +102,20 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
             serde_json::to_string(&api.show(name).await.result()?)?
         );
     }
-    if let Some(prefix) = &args.prefix {
-        let security = args.at.secure.security();
-        let http = security.http(TIME)?;
-        for endpoint in &args.at.endpoints {
-            let (base, prefix) = (security.base_url(endpoint), percent_encode(prefix));
-            let url = format!("{base}/v1/locks?prefix={prefix}");
-            let listed = answer(http.get(url)).await.context(endpoint.clone())?;
+    if !args.names.is_empty() && args.prefix.is_none() {
+        return Ok(());
+    }
+    let prefix = percent_encode(args.prefix.as_deref().unwrap_or_default());
+    all_nodes(
+        &args.at,
+        &format!("/v1/locks?prefix={prefix}"),
+        |_, listed| {
             for lock in listed["locks"].as_array().into_iter().flatten() {
                 println!("{lock}");
             }
-        }
-    }
-    Ok(())
+        },
+    )
+    .await
 }
 
 /// `POST` to an administrator's path of one node.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::stream::{Answers, Lines, Notices};
 use super::{ApiError, App, Caller};
+use crate::group::Answer;
 use crate::host::timeout;
 
 const MESSAGE_LIMIT: usize = 256 << 10;
@@ -157,7 +158,7 @@ impl Talk {
             self.lines.notice(&notice);
         }
         match self.flush().await {
-            Ok(()) => End::told(close_code::AWAY, &ApiError::stopped(&"it was told to")),
+            Ok(()) => End::told(close_code::AWAY, &ApiError::of(&Answer::Stopped, &self.app)),
             Err(end) => end,
         }
     }
