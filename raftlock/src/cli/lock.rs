@@ -32,10 +32,10 @@ pub struct LockArgs {
 }
 
 const EXIT_CODES: &str = "\
-SIGTERM, SIGINT and SIGHUP go to the command; the lock is given back when it has ended. While this program stands still
+SIGTERM, SIGINT and SIGHUP go to the command; the lock is given back when it has ended. While this program stands still \
 (SIGSTOP) it cannot kill: only the fencing token protects then.
 
-Exit code: the command's, or 128 + the signal that ended it; 75 if the lock was not had, 76 if it was lost and the
+Exit code: the command's, or 128 + the signal that ended it; 75 if the lock was not had, 76 if it was lost and the \
 command was killed, 126 if the command cannot be run, 127 if there is none of that name.";
 
 /// Exit code where the lock was not had.
