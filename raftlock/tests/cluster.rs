@@ -129,7 +129,7 @@ async fn a_grant_outlives_its_leader_and_the_session_goes_on() {
 async fn a_follower_sends_plain_clients_to_the_leader() {
     let cluster = Cluster::start(14, 3, 1).await;
     let api = Api::new(&cluster.endpoints(), Duration::from_secs(2)).unwrap();
-    until_ok(|| api.create_session(10_000, "", None)).await;
+    let info = until_ok(|| api.create_session(10_000, "", None)).await;
     let leader = cluster.leader(0).unwrap();
     let follower = cluster.configs.keys().find(|id| **id != leader).unwrap();
     let base = |id: &u64| format!("http://{}", cluster.configs[id].listen);
@@ -144,6 +144,13 @@ async fn a_follower_sends_plain_clients_to_the_leader() {
         ),
         (307, &*place)
     );
+    // A keepalive that was only sent on has not failed.
+    let keepalive = format!("{}/v1/sessions/{}:keepalive", base(follower), info.session);
+    let sent = http.post(keepalive).send().await.unwrap();
+    assert_eq!(sent.status().as_u16(), 307);
+    let metrics = http.get(format!("{}/metrics", base(follower)));
+    let metrics = metrics.send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("\nraftlock_renew_failures_total 0\n"));
     cluster.stop_all().await;
 }
 
@@ -222,12 +229,12 @@ async fn a_replica_that_was_set_back_while_all_were_stopped_is_refused() {
     }
     std::fs::remove_dir_all(&config.data).unwrap();
     std::fs::rename(&saved, &config.data).unwrap();
-    for (id, config) in &cluster.configs {
-        let node = serve(config.clone()).await.unwrap();
-        cluster.nodes.insert(*id, node);
+    for id in [leader, victim] {
+        let node = serve(cluster.configs[&id].clone()).await.unwrap();
+        cluster.nodes.insert(id, node);
     }
-    until_ok(|| api.create_session(10_000, "three", None)).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(cluster.nodes[&victim].status()[0].leader, None);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let leads = |id| cluster.nodes[id].status()[0].state == "Leader";
+    assert!(!leads(&leader) && !leads(&victim), "they are no majority");
     cluster.stop_all().await;
 }

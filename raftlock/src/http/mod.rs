@@ -12,7 +12,7 @@ mod stream;
 mod typed;
 mod watching;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) use stream::Lines;
 
 use crate::Config;
 use crate::buckets::{BucketMap, StoredMap};
-use crate::group::{Cmd, Group};
+use crate::group::{Answer, Cmd, Group};
 use crate::host;
 use crate::machine::{Op, SessionId, namespace_of};
 use crate::raft::{PeerBook, Raft};
@@ -189,6 +189,13 @@ impl App {
         self.groups
             .get(number as usize)
             .ok_or_else(|| ApiError::bad_request(format!("there are groups 0 to {last}")))
+    }
+
+    /// Counts a keepalive that prolonged nothing; one that was only sent on to the leader is none.
+    fn renewal_failed(&self, answer: &Answer) {
+        if !matches!(answer, Answer::NotLeader { leader: Some(_) }) {
+            self.renew_failures.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Client address of a node.

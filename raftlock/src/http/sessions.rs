@@ -1,7 +1,6 @@
 //! Sessions: open, keepalive, close.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -138,7 +137,7 @@ pub(super) async fn act(
     {
         Answer::Alive { ttl_ms, epoch } => Ok(Json(json!({ "ttl_ms": ttl_ms, "epoch": epoch }))),
         other => {
-            app.renew_failures.fetch_add(1, Ordering::Relaxed);
+            app.renewal_failed(&other);
             Err(ApiError::of(&other, &app))
         }
     }

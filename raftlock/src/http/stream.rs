@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use foldhash::HashMap;
 use serde::Deserialize;
@@ -254,7 +253,7 @@ impl Lines {
             }
             (other, asked) => {
                 if matches!(asked, Asked::Renewal | Asked::Attach(..)) {
-                    self.app.renew_failures.fetch_add(1, Ordering::Relaxed);
+                    self.app.renewal_failed(&other);
                 }
                 // Nobody ends a session that there is not, so nobody would stop watching it.
                 if let Asked::Open(group, session) | Asked::Attach(group, session, true) = &asked {
