@@ -80,14 +80,25 @@ fn last_lines(path: &Path) -> Vec<String> {
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let said = text.lines().map(str::trim).filter(|l| !l.is_empty());
-    let mut lines: Vec<String> = said
-        .rev()
-        .take(LINES)
-        .map(|l| l.chars().filter(|c| !c.is_control()).take(WIDTH).collect())
-        .collect();
+    let said = text.lines().map(plain).filter(|l| !l.is_empty());
+    let mut lines: Vec<String> = said.rev().take(LINES).collect();
     lines.reverse();
     lines
+}
+
+/// A line without colours and other control sequences.
+fn plain(line: &str) -> String {
+    let mut chars = line.chars();
+    let mut text = String::new();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            // `ESC [ … letter`.
+            chars.by_ref().find(char::is_ascii_alphabetic);
+        } else if !c.is_control() {
+            text.push(c);
+        }
+    }
+    text.trim().chars().take(WIDTH).collect()
 }
 
 #[cfg(test)]
@@ -101,8 +112,14 @@ mod tests {
         let path = dir.path().join("node-0.log");
         assert!(last_lines(&path).is_empty());
         let long = "x".repeat(10_000);
+        std::fs::write(
+            &path,
+            "\u{1b}[2m12:00\u{1b}[0m \u{1b}[31mERROR\u{1b}[0m it broke",
+        )
+        .unwrap();
+        assert_eq!(last_lines(&path), ["12:00 ERROR it broke"]);
         std::fs::write(&path, format!("{long}\none\n\ntwo\n three \u{7}\nfour\n\n")).unwrap();
-        assert_eq!(last_lines(&path), ["two", "three ", "four"]);
+        assert_eq!(last_lines(&path), ["two", "three", "four"]);
         std::fs::write(&path, &long).unwrap();
         assert_eq!(last_lines(&path), ["x".repeat(WIDTH)]);
     }
