@@ -330,8 +330,18 @@ async fn garbage_and_half_open_handshakes_on_a_tls_peer_port_harm_nobody() {
 
 /// Whether a peer port answers the greeting of somebody who does not belong there, which it refuses.
 async fn answers(peer: SocketAddr) -> bool {
-    // Version, cluster, sender, receiver, incarnation, sequence, URL, refusal.
-    let hello = (1_u32, 0_u64, 9_u64, 1_u64, 0_u64, 0_u64, "", None::<&str>);
+    // Version, cluster, sender, receiver, incarnation, sequence, run, URL, refusal.
+    let hello = (
+        2_u32,
+        0_u64,
+        9_u64,
+        1_u64,
+        0_u64,
+        0_u64,
+        0_u64,
+        "",
+        None::<&str>,
+    );
     let hello = postcard::to_stdvec(&hello).unwrap();
     let mut socket = TcpStream::connect(peer).await.unwrap();
     let length = (hello.len() as u32).to_le_bytes();
