@@ -90,6 +90,10 @@ impl LogStore {
                 RecordKind::Committed => {}
             }
         }
+        // A segment begins with the purge that is in force, also before entries that the purge covers.
+        if let Some(upto) = state.purged {
+            state.purge(upto);
+        }
         if state.purged > snapshot {
             return Err(io::Error::other(format!(
                 "the log begins after {:?}, the snapshot ends at {snapshot:?}; wipe this replica and add it anew, or restore a backup",
@@ -257,20 +261,25 @@ mod tests {
         LogId::new_term_index(1, index)
     }
 
+    fn entry(index: u64) -> Record {
+        let (log_id, payload) = (at(index), EntryPayload::Blank);
+        Record {
+            group: 0,
+            kind: RecordKind::Entry,
+            index,
+            payload: encode(&Entry { log_id, payload }).unwrap(),
+        }
+    }
+
     fn recovered(entries: &[u64], snapshot: u64) -> (Option<LogId>, Vec<u64>) {
-        let record = |index: &u64| {
-            let (log_id, payload) = (at(*index), EntryPayload::Blank);
-            Record {
-                group: 0,
-                kind: RecordKind::Entry,
-                index: *index,
-                payload: encode(&Entry { log_id, payload }).unwrap(),
-            }
-        };
-        let records: Vec<Record> = entries.iter().map(record).collect();
+        let records: Vec<Record> = entries.iter().map(|index| entry(*index)).collect();
+        recovered_of(&records, snapshot)
+    }
+
+    fn recovered_of(records: &[Record], snapshot: u64) -> (Option<LogId>, Vec<u64>) {
         let flusher = Flusher::custom(Err, Arc::default());
         let covered = Covered::default();
-        let log = LogStore::recover(0, flusher, &records, covered, Some(at(snapshot))).unwrap();
+        let log = LogStore::recover(0, flusher, records, covered, Some(at(snapshot))).unwrap();
         let state = log.state();
         (state.purged, state.entries.keys().copied().collect())
     }
@@ -283,5 +292,16 @@ mod tests {
         let gap = [0, 1, 2, 4, 5, 6];
         assert_eq!(recovered(&gap, 5), (Some(at(5)), vec![6]));
         assert_eq!(recovered(&gap, 3), (Some(at(3)), vec![4, 5, 6]));
+    }
+    #[test]
+    fn what_a_purge_covers_is_gone_also_where_a_segment_repeats_the_purge_before_it() {
+        let purge = Record {
+            kind: RecordKind::Purge,
+            payload: encode(&at(3)).unwrap(),
+            ..entry(3)
+        };
+        let records = [purge.clone(), entry(2), purge, entry(4)];
+        assert_eq!(recovered_of(&records, 3), (Some(at(3)), vec![4]));
+        assert_eq!(recovered_of(&records[..3], 3), (Some(at(3)), vec![]));
     }
 }

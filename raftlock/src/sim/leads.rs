@@ -64,7 +64,9 @@ pub fn follow(node: u64, rafts: &[Raft]) {
                 let (term, leader, itself) = {
                     let seen = metrics.borrow_and_update();
                     let itself = seen.state == ServerState::Leader && seen.vote.committed;
-                    (seen.vote.leader_id.term, seen.current_leader, itself)
+                    // Not `current_leader`, which may be ahead of the vote.
+                    let leader = seen.vote.committed.then_some(seen.vote.leader_id.voted_for);
+                    (seen.vote.leader_id.term, leader, itself)
                 };
                 if let Some(leader) = leader {
                     let start = (itself && leader == node).then_some(start);
