@@ -114,9 +114,9 @@ impl Process {
         state.clock.wall_ms = state.clock.wall_ms.saturating_add_signed(ms);
     }
 
-    /// Sets the monotonic clock back, or forward to where it was.
+    /// Sets the monotonic clock back.
     pub fn step_back(&self, by: Duration) {
-        self.state().clock.behind = by;
+        self.state().clock.behind += by;
     }
 
     /// What its monotonic clock shows.

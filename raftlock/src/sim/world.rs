@@ -177,10 +177,10 @@ impl World {
         }
     }
 
-    /// Sets a replica's monotonic clock back by so much from what it should show.
+    /// Sets a replica's monotonic clock back, for good.
     pub fn step_back(&mut self, id: u64, by: Duration) {
         let replica = self.replica(id);
-        replica.clock.behind = by;
+        replica.clock.behind += by;
         if let Some(process) = &replica.process {
             process.step_back(by);
         }
