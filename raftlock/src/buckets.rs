@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::wal::Dir;
+use crate::wal::{Dir, read_json};
 use serde::{Deserialize, Serialize};
 
 /// Buckets of the name space. Fixed for good: a name's bucket never changes, only the bucket's group does.
@@ -62,21 +62,12 @@ const FILE: &str = "groups.json";
 
 /// Refuses another number of groups than the directory was made with: its groups would be taken for others.
 pub fn check_groups(dir: &dyn Dir, groups: u32) -> io::Result<()> {
-    match dir.read(FILE) {
-        Ok(bytes) => {
-            let made: u32 = serde_json::from_slice(&bytes)
-                .map_err(|error| io::Error::other(format!("{FILE}: {error}")))?;
-            if made == groups {
-                return Ok(());
-            }
-            Err(io::Error::other(format!(
-                "it was made with {made} groups; start it with --groups {made}"
-            )))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            dir.replace(FILE, &serde_json::to_vec(&groups)?)
-        }
-        Err(error) => Err(error),
+    match read_json::<u32>(dir, FILE)? {
+        Some(made) if made != groups => Err(io::Error::other(format!(
+            "it was made with {made} groups; start it with --groups {made}"
+        ))),
+        Some(_) => Ok(()),
+        None => dir.replace(FILE, &serde_json::to_vec(&groups)?),
     }
 }
 

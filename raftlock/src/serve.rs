@@ -266,7 +266,7 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
 
 async fn write_down(book: Arc<PeerBook>) {
     loop {
-        tokio::time::sleep(WRITE_DOWN).await;
+        sleep(WRITE_DOWN).await;
         let book = Arc::clone(&book);
         if let Ok(done) = tokio::task::spawn_blocking(move || book.write_down()).await {
             note(done);

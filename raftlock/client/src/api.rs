@@ -238,18 +238,10 @@ impl Api {
         session: &str,
         options: &AcquireOptions,
     ) -> Outcome<Grant> {
-        let path = match path_of(name, ":acquire") {
-            Ok(path) => path,
-            Err(error) => return Outcome::DefiniteFail(error),
-        };
-        self.call(
-            Method::POST,
-            &path,
-            Some(acquire_body(session, options)),
-            options.wait_ms,
-            group_of_session(session),
-        )
-        .await
+        let body = Some(acquire_body(session, options));
+        let group = group_of_session(session);
+        self.on_lock(Method::POST, name, ":acquire", body, options.wait_ms, group)
+            .await
     }
 
     /// `POST /v1/locks/{name}:release`; the value is the re-entrant count that remains. A definite `not_held` means
@@ -265,48 +257,42 @@ impl Api {
         if let Some(id) = request_id {
             body["request_id"] = json!(id);
         }
-        let path = match path_of(name, ":release") {
-            Ok(path) => path,
-            Err(error) => return Outcome::DefiniteFail(error),
-        };
+        let group = group_of_session(session);
         let done: Outcome<Value> = self
-            .call(
-                Method::POST,
-                &path,
-                Some(body),
-                0,
-                group_of_session(session),
-            )
+            .on_lock(Method::POST, name, ":release", Some(body), 0, group)
             .await;
         done.map(|value| value["remaining"].as_u64().unwrap_or(0) as u32)
     }
 
     /// `POST /v1/locks/{name}:check`: is this token still the current one?
     pub async fn check(&self, name: &str, token: u64) -> Outcome<bool> {
-        let path = match path_of(name, ":check") {
-            Ok(path) => path,
-            Err(error) => return Outcome::DefiniteFail(error),
-        };
+        let body = Some(json!({ "token": token }));
+        let group = self.group_of(name);
         let done: Outcome<Value> = self
-            .call(
-                Method::POST,
-                &path,
-                Some(json!({ "token": token })),
-                0,
-                self.group_of(name),
-            )
+            .on_lock(Method::POST, name, ":check", body, 0, group)
             .await;
         done.map(|value| value["current"] == true)
     }
 
     /// `GET /v1/locks/{name}`: a linearizable read.
     pub async fn show(&self, name: &str) -> Outcome<LockInfo> {
-        let path = match path_of(name, "") {
-            Ok(path) => path,
-            Err(error) => return Outcome::DefiniteFail(error),
-        };
-        self.call(Method::GET, &path, None, 0, self.group_of(name))
-            .await
+        let group = self.group_of(name);
+        self.on_lock(Method::GET, name, "", None, 0, group).await
+    }
+
+    async fn on_lock<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        name: &str,
+        verb: &str,
+        body: Option<Value>,
+        wait_ms: u64,
+        group: Option<u32>,
+    ) -> Outcome<T> {
+        match path_of(name, verb) {
+            Ok(path) => self.call(method, &path, body, wait_ms, group).await,
+            Err(error) => Outcome::DefiniteFail(error),
+        }
     }
 
     async fn call<T: DeserializeOwned>(
@@ -405,11 +391,10 @@ impl Api {
 
     fn transport<T>(&self, error: &reqwest::Error, group: Option<u32>) -> Outcome<T> {
         self.routes().failed(group);
+        let why = with_causes(error);
         if error.is_connect() {
-            let why = with_causes(error);
             return Outcome::DefiniteFail(CallError::local("connect", why, Retry::OtherNode));
         }
-        let why = with_causes(error);
         Outcome::Unknown(CallError::local("transport", why, Retry::SameRequest))
     }
 

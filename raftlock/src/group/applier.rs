@@ -34,14 +34,10 @@ impl Hub {
     /// A batch is about to be proposed: its replies go to these, and so do the wake-ups of its waits.
     pub fn proposed(&mut self, sequence: u64, ops: &[Op], to: Vec<ReplyTo>) {
         for (op, to) in ops.iter().zip(&to) {
-            if let (Op::Acquire(ask), ReplyTo::Many(tx, id)) = (op, to)
+            if let Op::Acquire(ask) = op
                 && ask.wait_ms > 0
             {
-                let again = ReplyTo::Many(tx.clone(), *id);
-                self.wakes
-                    .entry((ask.session, ask.request))
-                    .or_default()
-                    .push(again);
+                self.wakes_also(ask.session, ask.request, to);
             }
         }
         self.pending.insert(sequence, (Instant::now(), to));
@@ -63,8 +59,8 @@ impl Hub {
         self.wakes.remove(&(session, request));
     }
 
-    /// A wait that goes on was asked for again: its answer is this caller's as well.
-    fn also_wakes(&mut self, session: SessionId, request: RequestId, to: &ReplyTo) {
+    /// The answer of this wait, which may go on already, is this caller's as well.
+    fn wakes_also(&mut self, session: SessionId, request: RequestId, to: &ReplyTo) {
         if let ReplyTo::Many(tx, id) = to {
             let again = ReplyTo::Many(tx.clone(), *id);
             let waiting = self.wakes.entry((session, request)).or_default();
@@ -212,7 +208,7 @@ impl Applier {
                         hub.forget(ask.session, ask.request);
                     }
                     Op::Acquire(ask) if ask.wait_ms == 0 && queued => {
-                        hub.also_wakes(ask.session, ask.request, &to);
+                        hub.wakes_also(ask.session, ask.request, &to);
                     }
                     _ => {}
                 }

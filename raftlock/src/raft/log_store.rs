@@ -293,6 +293,7 @@ mod tests {
         assert_eq!(recovered(&gap, 5), (Some(at(5)), vec![6]));
         assert_eq!(recovered(&gap, 3), (Some(at(3)), vec![4, 5, 6]));
     }
+
     #[test]
     fn what_a_purge_covers_is_gone_also_where_a_segment_repeats_the_purge_before_it() {
         let purge = Record {

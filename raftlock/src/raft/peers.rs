@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::wire::{Hello, VERSION};
-use crate::wal::{Dir, FlushStats};
+use crate::wal::{Dir, FlushStats, read_json};
 
 const FILE: &str = "peers.json";
 /// What the peers had acknowledged when it was written.
@@ -100,9 +100,9 @@ impl PeerBook {
         dir: Arc<dyn Dir>,
         stats: Arc<FlushStats>,
     ) -> io::Result<Self> {
-        let saved = match dir.read(FILE) {
-            Ok(bytes) => parse(FILE, &bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let saved = match read_json(&*dir, FILE)? {
+            Some(saved) => saved,
+            None => {
                 let saved = Saved {
                     incarnation: crate::chance::random(),
                     peers: BTreeMap::new(),
@@ -110,13 +110,8 @@ impl PeerBook {
                 dir.replace(FILE, &serde_json::to_vec(&saved)?)?;
                 saved
             }
-            Err(error) => return Err(error),
         };
-        let written: BTreeMap<u64, u64> = match dir.read(ACKNOWLEDGED) {
-            Ok(bytes) => parse(ACKNOWLEDGED, &bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(error),
-        };
+        let written: BTreeMap<u64, u64> = read_json(&*dir, ACKNOWLEDGED)?.unwrap_or_default();
         let urls = BTreeMap::from([(id, client_url.clone())]);
         let known = Mutex::new(Known {
             saved,
@@ -260,10 +255,6 @@ impl PeerBook {
     pub fn url(&self, node: u64) -> Option<String> {
         self.known().urls.get(&node).cloned()
     }
-}
-
-fn parse<T: serde::de::DeserializeOwned>(file: &str, bytes: &[u8]) -> io::Result<T> {
-    serde_json::from_slice(bytes).map_err(|error| io::Error::other(format!("{file}: {error}")))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
+
 use super::spare::{Spare, zeros};
 
 /// A directory of the node.
@@ -25,6 +27,17 @@ pub trait Dir: Send + Sync {
     }
     /// Removes a file; no error where it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// The JSON of a small file; nothing where there is none. What is wrong with it is said with its name.
+pub fn read_json<T: DeserializeOwned>(dir: &dyn Dir, name: &str) -> io::Result<Option<T>> {
+    match dir.read(name) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| io::Error::other(format!("{name}: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file being written.
@@ -91,7 +104,7 @@ impl Dir for RealDir {
     fn open(&self, name: &str, size: u64) -> io::Result<Box<dyn LogFile>> {
         let path = self.path.join(name);
         if size > 0 && !path.try_exists()? && !self.spare.take(&path, size)? {
-            zeros(&File::create(&path)?, 0..size, || true)?;
+            zeros(&File::create(&path)?, 0..size, |_| Ok(()))?;
         }
         let file = OpenOptions::new()
             .write(true)
@@ -101,7 +114,7 @@ impl Dir for RealDir {
         // Shorter where a crash came before all zeros were written.
         let length = file.metadata()?.len();
         if length < size {
-            zeros(&file, length..size, || true)?;
+            zeros(&file, length..size, |_| Ok(()))?;
         }
         self.sync_names()?;
         if size > 0 {

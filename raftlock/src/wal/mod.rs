@@ -13,7 +13,7 @@ mod spare;
 #[cfg(test)]
 mod tests;
 
-pub use dir::{Dir, LogFile, RealDir};
+pub use dir::{Dir, LogFile, RealDir, read_json};
 pub use flusher::{FlushStats, Flusher, Job};
 pub use frame::{Record, RecordKind};
 pub use log::{Wal, WalOptions};

@@ -51,9 +51,14 @@ impl Spare {
         }
         let (path, over) = (self.path.clone(), Arc::clone(&self.over));
         let make = move || {
-            let slowly = || {
+            let slowly = |file: &File| {
+                // Not all at the end, where a sync of the log would wait behind it.
+                file.sync_data()?;
                 std::thread::sleep(PAUSE);
-                !over.load(Ordering::Relaxed)
+                match over.load(Ordering::Relaxed) {
+                    true => Err(io::Error::from(io::ErrorKind::Interrupted)),
+                    false => Ok(()),
+                }
             };
             let made = File::create(&path).and_then(|file| zeros(&file, 0..size, slowly));
             if made.is_err() {
@@ -97,19 +102,19 @@ impl Drop for Spare {
     }
 }
 
-/// Writes zeros to these offsets and makes them durable; asks between two pieces whether to go on.
-pub fn zeros(file: &File, offsets: Range<u64>, mut go_on: impl FnMut() -> bool) -> io::Result<()> {
+/// Writes zeros to these offsets and makes them durable; `between` is called after each piece, and ends it by an error.
+pub fn zeros(
+    file: &File,
+    offsets: Range<u64>,
+    between: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let piece = vec![0; PIECE];
     let mut at = offsets.start;
     while at < offsets.end {
         let length = piece.len().min((offsets.end - at) as usize);
         file.write_all_at(&piece[..length], at)?;
-        // Not all at the end, where a sync of the log would wait behind it.
-        file.sync_data()?;
         at += length as u64;
-        if !go_on() {
-            return Err(io::Error::from(io::ErrorKind::Interrupted));
-        }
+        between(file)?;
     }
     file.sync_all()
 }
