@@ -176,7 +176,7 @@ impl Api {
     }
 
     /// The group of a lock, if the map is known.
-    fn group_of(&self, name: &str) -> Option<u32> {
+    pub(crate) fn group_of(&self, name: &str) -> Option<u32> {
         self.routes().map.as_ref()?.group_of(name)
     }
 

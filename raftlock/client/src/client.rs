@@ -1,20 +1,22 @@
 //! The client for applications: sessions opened when needed, retries where they are safe, guards.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep_until};
 
 use crate::api::{AcquireOptions, Api, Mode};
 use crate::error::{CallError, Outcome, Retry};
 use crate::secure::Security;
 use crate::session::{LiveSession, jitter};
+use crate::sessions::Sessions;
 
 /// Sessions opened for one lock before giving up.
 const SESSIONS: u32 = 3;
+/// No clock reaches the end of a longer wait; a node refuses it.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// How a client behaves.
 #[derive(Debug, Clone)]
@@ -50,8 +52,7 @@ pub struct Client {
 struct ClientInner {
     api: Api,
     options: ClientOptions,
-    /// Sessions by namespace and group.
-    sessions: Mutex<HashMap<(String, u32), Arc<LiveSession>>>,
+    sessions: Sessions,
     request: AtomicU64,
 }
 
@@ -62,7 +63,7 @@ impl Client {
         let inner = ClientInner {
             api,
             options,
-            sessions: Mutex::default(),
+            sessions: Sessions::default(),
             // Ids need to be unique within a session only; a random start keeps two clients' logs apart.
             request: AtomicU64::new(rand::random::<u64>() >> 12),
         };
@@ -71,92 +72,48 @@ impl Client {
         })
     }
 
-    /// Takes a lock, waiting at most `wait` (zero: try only; a node takes 5 minutes at most). If this is dropped before it is done, what it is granted is given
-    /// back in the background.
+    /// Takes a lock, waiting at most `wait` (zero: try only; a node takes 5 minutes at most). If this is dropped or fails before
+    /// it is known what became of the request, what it is granted is given back in the background.
     pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
-        let until = Instant::now() + wait;
-        let mut attempt = 0;
+        let until = Instant::now() + wait.min(FOREVER);
+        let mut sessions = 0;
         loop {
-            attempt += 1;
+            sessions += 1;
             let session = self.session_until(name, until).await?;
-            let request_id = Some(self.inner.request.fetch_add(1, Ordering::Relaxed));
-            let mut abandoned = Abandoned {
-                ask: Some((self.clone(), name.to_owned(), Arc::clone(&session))),
+            let mut asked = Asked {
+                client: self.clone(),
+                session: Arc::clone(&session),
+                name: name.to_owned(),
                 mode,
                 until,
-                request_id,
+                request_id: self.next_request(),
+                decided: false,
             };
-            let give_up = Some(until + 2 * self.inner.options.timeout);
-            let result = self
-                .attempt(name, mode, (until, give_up), request_id, &session)
-                .await;
-            if let Err(error) = &result
-                && error.retry == Retry::SameRequest
-            {
-                // It may still be granted.
-                return Err(error.clone());
-            }
-            abandoned.ask = None;
-            match result {
-                Err(error) if error.retry == Retry::NewSession && attempt < SESSIONS => {
-                    self.forget(&session).await;
-                }
-                Err(error) => return Err(error),
+            let give_up = until + 2 * self.inner.options.timeout;
+            let failed = match asked.run(Some(give_up)).await {
                 Ok(token) => {
+                    asked.decided = true;
                     return Ok(Guard {
                         client: self.clone(),
                         session,
                         name: name.to_owned(),
                         token,
+                        release_id: self.next_request(),
                         done: false,
                     });
                 }
+                Err(failed) => failed,
+            };
+            asked.decided = failed.decided;
+            if failed.error.retry != Retry::NewSession || sessions == SESSIONS {
+                return Err(failed.error);
             }
+            self.inner.sessions.forget(&session);
         }
     }
 
-    /// One acquire, repeated under the same request id while its outcome is unknown or no leader answers: for the lock until
-    /// the first time, for an outcome until the second.
-    async fn attempt(
-        &self,
-        name: &str,
-        mode: Mode,
-        (until, give_up): (Instant, Option<Instant>),
-        request_id: Option<u64>,
-        session: &LiveSession,
-    ) -> Result<u64, CallError> {
-        let mut pause = Duration::from_millis(20);
-        loop {
-            let wait_ms = until.saturating_duration_since(Instant::now()).as_millis() as u64;
-            let options = AcquireOptions {
-                mode,
-                wait_ms,
-                request_id,
-                ..AcquireOptions::default()
-            };
-            let api = &self.inner.api;
-            let mut epochs = session.epochs();
-            let answer = tokio::select! {
-                answer = api.acquire(name, &session.info.session, &options) => answer,
-                // The leader that was asked may never answer; the wait goes on under the next one.
-                Ok(()) = epochs.changed() => continue,
-                () = session.lost() => return Err(lost()),
-            };
-            let error = match answer {
-                Outcome::Ok(grant) => return Ok(grant.token),
-                Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
-            };
-            let again = elsewhere(&error) || error.code == "queue_full";
-            let last = match error.retry {
-                Retry::SameRequest => give_up,
-                _ => Some(until),
-            };
-            if !again || !session.is_valid() || last.is_some_and(|last| Instant::now() >= last) {
-                return Err(error);
-            }
-            sleep(jitter(pause)).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
-        }
+    fn next_request(&self) -> u64 {
+        self.inner.request.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The session for a lock. Where no node serves, all are asked once, and again until the time is over.
@@ -165,51 +122,38 @@ impl Client {
         name: &str,
         until: Instant,
     ) -> Result<Arc<LiveSession>, CallError> {
-        let mut nodes = self.inner.api.routes().count();
-        let mut pause = Duration::from_millis(20);
+        let ClientInner {
+            api,
+            options,
+            sessions,
+            ..
+        } = &*self.inner;
+        let mut nodes = api.routes().count();
+        let mut pause = Pause::default();
         loop {
-            let error = match self.session(name).await {
+            let error = match sessions.of(api, options, name).await {
                 Ok(session) => return Ok(session),
                 Err(error) => error,
             };
             nodes = nodes.saturating_sub(1);
-            if !elsewhere(&error) || (nodes == 0 && Instant::now() >= until) {
+            let over = (nodes == 0 || !elsewhere(&error)) && Instant::now() >= until;
+            if !worth_waiting(&error) || over {
                 return Err(error);
             }
-            if nodes == 0 {
-                sleep(jitter(pause)).await;
-                pause = (pause * 2).min(Duration::from_millis(500));
+            if nodes == 0 || !elsewhere(&error) {
+                pause.after(&error, Some(until)).await;
             }
         }
     }
 
-    async fn session(&self, name: &str) -> Result<Arc<LiveSession>, CallError> {
-        let namespace = namespace_of(name).to_owned();
-        let mut sessions = self.inner.sessions.lock().await;
-        let known = self.inner.api.map().await.ok();
-        if let Some(group) = known.and_then(|map| map.group_of(name))
-            && let Some(session) = sessions.get(&(namespace.clone(), group))
-            && session.is_valid()
-        {
-            return Ok(Arc::clone(session));
-        }
-        let options = &self.inner.options;
-        let session = LiveSession::open(&self.inner.api, options.ttl, &options.label, name).await?;
-        sessions.insert((namespace, session.info.group), Arc::clone(&session));
-        Ok(session)
-    }
-
-    async fn forget(&self, session: &Arc<LiveSession>) {
-        let mut sessions = self.inner.sessions.lock().await;
-        sessions.retain(|_, known| !Arc::ptr_eq(known, session));
-    }
-
-    /// Closes all sessions, which frees their locks at once.
+    /// Closes all sessions, which frees their locks at once. Where no leader answers within the timeout, they end with their TTL.
     pub async fn close(&self) {
-        let sessions: Vec<_> = self.inner.sessions.lock().await.drain().collect();
-        for (_, session) in sessions {
-            session.close(&self.inner.api).await;
-        }
+        let limit = self.inner.options.timeout;
+        let sessions = self.inner.sessions.drain();
+        let closing = sessions
+            .iter()
+            .map(|session| session.close(&self.inner.api, limit));
+        join_all(closing).await;
     }
 
     /// The single calls underneath.
@@ -218,13 +162,16 @@ impl Client {
     }
 }
 
-/// A lock held. Dropping it releases in the background; [`Guard::release`] waits for the answer.
+/// A lock held. Dropping it releases in the background; [`Guard::release`] waits for the answer. A process that ends at once
+/// has no background: there the lock is free after the TTL.
 #[derive(Debug)]
 pub struct Guard {
     client: Client,
     session: Arc<LiveSession>,
     name: String,
     token: u64,
+    /// One release, however often it is sent.
+    release_id: u64,
     done: bool,
 }
 
@@ -249,34 +196,122 @@ impl Guard {
         self.session.lost().await;
     }
 
-    /// Gives the lock back. `Ok(false)`: it was not held any more.
+    /// Gives the lock back, asking until it is answered or the session is lost. `Ok(false)`: it was not held any more. If this
+    /// is dropped before, it goes on in the background.
     pub async fn release(mut self) -> Result<bool, CallError> {
+        let id = self.release_id;
+        let released = release(&self.client, &self.name, &self.session, self.token, id).await;
         self.done = true;
-        release(&self.client, &self.name, &self.session, self.token).await
+        released
     }
 }
 
-/// An acquire whose caller may go away: it stays in the queue and may be granted, to a session that lives on.
-struct Abandoned {
-    ask: Option<(Client, String, Arc<LiveSession>)>,
+/// One acquire: it is sent again under the same request id while nobody answers it. Until it is decided it may be in the queue,
+/// or granted to a session that lives on; dropped before, it is followed to its end in the background.
+struct Asked {
+    client: Client,
+    session: Arc<LiveSession>,
+    name: String,
     mode: Mode,
     until: Instant,
-    request_id: Option<u64>,
+    request_id: u64,
+    decided: bool,
 }
 
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        let (mode, until, request_id) = (self.mode, self.until, self.request_id);
-        if let Some((client, name, session)) = self.ask.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move {
-                let asked = client.attempt(&name, mode, (until, None), request_id, &session);
-                if let Ok(token) = asked.await {
-                    let _ = release(&client, &name, &session, token).await;
+/// Why it was not granted.
+struct Failed {
+    error: CallError,
+    /// Nor will it be.
+    decided: bool,
+}
+
+impl Asked {
+    /// Asks until the lock is had, `until` has passed or, where an answer was lost, `give_up` has; without one, until it is known.
+    async fn run(&self, give_up: Option<Instant>) -> Result<u64, Failed> {
+        let mut pause = Pause::default();
+        // Nothing that a node refuses later says that the request of a lost answer did nothing.
+        let mut unknown = give_up.is_none();
+        let session = &self.session;
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let options = AcquireOptions {
+                mode: self.mode,
+                wait_ms: left.as_millis() as u64,
+                request_id: Some(self.request_id),
+                ..AcquireOptions::default()
+            };
+            let api = self.client.api();
+            let mut epochs = session.epochs();
+            let answer = tokio::select! {
+                answer = api.acquire(&self.name, &session.info.session, &options) => answer,
+                // The leader that was asked may never answer; the wait goes on under the next one.
+                Ok(()) = epochs.changed() => {
+                    unknown = true;
+                    continue;
                 }
-            });
+                () = session.lost() => return Err(lost()),
+            };
+            let error = match answer {
+                Outcome::Ok(grant) if session.is_valid() => return Ok(grant.token),
+                // Whoever stood still until the lease was over does not have it.
+                Outcome::Ok(_) => return Err(lost()),
+                Outcome::DefiniteFail(error) => error,
+                Outcome::Unknown(error) => {
+                    unknown = true;
+                    error
+                }
+            };
+            let decided = !unknown || is_verdict(&error);
+            let last = if unknown { give_up } else { Some(self.until) };
+            let again = worth_waiting(&error) || (give_up.is_none() && !decided);
+            let over = last.is_some_and(|last| Instant::now() >= last);
+            if !again || over || !session.is_valid() {
+                return Err(Failed { error, decided });
+            }
+            pause.after(&error, last).await;
         }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.decided {
+            return;
+        }
+        let rest = Asked {
+            client: self.client.clone(),
+            session: Arc::clone(&self.session),
+            name: std::mem::take(&mut self.name),
+            mode: self.mode,
+            until: self.until,
+            request_id: self.request_id,
+            decided: true,
+        };
+        self.session.runtime.spawn(async move {
+            if let Ok(token) = rest.run(None).await {
+                let id = rest.client.next_request();
+                let _ = release(&rest.client, &rest.name, &rest.session, token, id).await;
+            }
+        });
+    }
+}
+
+/// Pauses between attempts: longer every time, not below what the node advises.
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Pause(Duration::from_millis(20))
+    }
+}
+
+impl Pause {
+    /// Ends at `last` at the latest.
+    async fn after(&mut self, error: &CallError, last: Option<Instant>) {
+        let advised = Duration::from_millis(error.retry_after_ms.unwrap_or(0));
+        let wake = Instant::now() + jitter(self.0).max(advised);
+        sleep_until(last.map_or(wake, |last| wake.min(last))).await;
+        self.0 = (self.0 * 2).min(Duration::from_millis(500));
     }
 }
 
@@ -286,14 +321,30 @@ fn elsewhere(error: &CallError) -> bool {
         || matches!(error.code.as_str(), "no_leader" | "no_map" | "overloaded")
 }
 
-fn lost() -> CallError {
-    let why = "the session was lost before the lock was had";
-    CallError::local("session_unknown", why, Retry::NewSession)
+/// May the same be done a little later?
+fn worth_waiting(error: &CallError) -> bool {
+    let full = ["queue_full", "rate_limited", "too_many_sessions"];
+    elsewhere(error) || full.contains(&error.code.as_str())
 }
 
-/// What stands before the first `/` of a lock's name; a session is of one namespace.
-fn namespace_of(name: &str) -> &str {
-    name.split_once('/').map_or("default", |(first, _)| first)
+/// Does it say what became of an acquire, whatever was sent of it before?
+fn is_verdict(error: &CallError) -> bool {
+    let of_the_lock = [
+        "busy",
+        "delayed",
+        "wait_timeout",
+        "queue_full",
+        "mode_mismatch",
+    ];
+    error.retry == Retry::NewSession || of_the_lock.contains(&error.code.as_str())
+}
+
+fn lost() -> Failed {
+    let why = "the session was lost before the lock was had";
+    Failed {
+        error: CallError::local("session_unknown", why, Retry::NewSession),
+        decided: true,
+    }
 }
 
 async fn release(
@@ -301,29 +352,28 @@ async fn release(
     name: &str,
     session: &LiveSession,
     token: u64,
+    request_id: u64,
 ) -> Result<bool, CallError> {
-    let request = Some(client.inner.request.fetch_add(1, Ordering::Relaxed));
-    let mut pause = Duration::from_millis(20);
+    let mut pause = Pause::default();
+    let mut unknown = false;
     loop {
-        let error = match client
-            .inner
-            .api
-            .release(name, &session.info.session, token, request)
-            .await
-        {
+        let api = client.api();
+        let asked = api.release(name, &session.info.session, token, Some(request_id));
+        let error = match asked.await {
             Outcome::Ok(_) => return Ok(true),
-            Outcome::DefiniteFail(error)
-                if error.code == "not_held" || error.retry == Retry::NewSession =>
-            {
-                return Ok(false);
+            // Nobody else gives this grant back: the answer was lost, and is not remembered any more.
+            Outcome::DefiniteFail(error) if error.code == "not_held" => return Ok(unknown),
+            Outcome::DefiniteFail(error) if error.retry == Retry::NewSession => return Ok(false),
+            Outcome::DefiniteFail(error) => error,
+            Outcome::Unknown(error) => {
+                unknown = true;
+                error
             }
-            Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
         };
         if !session.is_valid() {
             return Err(error);
         }
-        sleep(jitter(pause)).await;
-        pause = (pause * 2).min(Duration::from_millis(500));
+        pause.after(&error, None).await;
     }
 }
 
@@ -333,11 +383,9 @@ impl Drop for Guard {
             return;
         }
         let (client, session) = (self.client.clone(), Arc::clone(&self.session));
-        let (name, token) = (std::mem::take(&mut self.name), self.token);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let _ = release(&client, &name, &session, token).await;
-            });
-        }
+        let (name, token, id) = (std::mem::take(&mut self.name), self.token, self.release_id);
+        self.session.runtime.spawn(async move {
+            let _ = release(&client, &name, &session, token, id).await;
+        });
     }
 }

@@ -40,6 +40,7 @@ mod queue;
 mod routes;
 mod secure;
 mod session;
+mod sessions;
 mod stream;
 
 pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo, percent_encode};

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::api::{Api, SessionInfo};
 use crate::error::{CallError, Outcome, Retry};
+
+const CLOSE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Part of the TTL given away for clock drift and scheduling: 5 %, at least 10 ms.
 pub(crate) fn margin(ttl: Duration) -> Duration {
@@ -24,6 +27,8 @@ pub(crate) struct LiveSession {
     epoch: watch::Receiver<u64>,
     ended: watch::Sender<bool>,
     upkeep: Mutex<Option<JoinHandle<()>>>,
+    /// Where it is kept alive, and where what is dropped is given back: guards are dropped anywhere.
+    pub(crate) runtime: Handle,
 }
 
 impl LiveSession {
@@ -49,6 +54,7 @@ impl LiveSession {
             epoch,
             ended: ended.clone(),
             upkeep: Mutex::new(None),
+            runtime: Handle::current(),
         });
         let task = tokio::spawn(keep_alive(
             api.clone(),
@@ -87,8 +93,11 @@ impl LiveSession {
                 () = sleep_until(until) => {}
                 _ = ended.changed() => {}
                 changed = deadline.changed() => if changed.is_err() {
-                    // The upkeep is over: what is left is the last deadline.
-                    sleep_until(until).await;
+                    // The upkeep is over: what is left is the last deadline, unless it ended because the session had.
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        _ = ended.changed() => {}
+                    }
                     return;
                 }
             }
@@ -102,10 +111,22 @@ impl LiveSession {
         epochs
     }
 
-    /// Stops the upkeep and closes the session.
-    pub(crate) async fn close(&self, api: &Api) {
+    /// Stops the upkeep and closes the session; asks again where nobody answers, at most so long.
+    pub(crate) async fn close(&self, api: &Api, limit: Duration) {
         self.stop();
-        let _ = api.close(&self.info.session).await;
+        let closing = async {
+            loop {
+                let error = match api.close(&self.info.session).await {
+                    Outcome::Ok(_) => return,
+                    Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
+                };
+                if matches!(error.retry, Retry::No | Retry::NewSession) {
+                    return;
+                }
+                sleep(jitter(CLOSE_PAUSE)).await;
+            }
+        };
+        let _ = timeout(limit, closing).await;
     }
 
     fn stop(&self) {
@@ -145,6 +166,11 @@ async fn keep_alive(
         // A hung call must not outlive the deadline: the next attempt goes elsewhere.
         let outcome = timeout(ttl / 3, api.keepalive(&session)).await;
         match outcome {
+            // Who asked after the deadline was told that it is lost, and must not hear otherwise later.
+            Ok(Outcome::Ok(_)) if Instant::now() >= *deadline.borrow() => {
+                let _ = ended.send_replace(true);
+                return;
+            }
             Ok(Outcome::Ok(alive)) => {
                 let granted = Duration::from_millis(alive.ttl_ms);
                 deadline.send_replace(sent + granted - margin(granted));

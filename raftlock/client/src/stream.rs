@@ -1,7 +1,7 @@
 //! One WebSocket to one node: many calls on the way at once, wake-ups and lost notices pushed.
 //!
 //! Like [`crate::Api`] it repeats nothing. A call on a stream that breaks is unknown; a node that does not lead says so
-//! and names the leader.
+//! and names the leader. No call has a time limit of its own: wrap it in [`tokio::time::timeout`].
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -71,6 +71,9 @@ struct Line {
     lost: Option<LostLine>,
     deposed: bool,
 }
+
+/// A node ends a stream whose message is longer.
+const MESSAGE_LIMIT: usize = 256 << 10;
 
 type Pending = HashMap<u64, oneshot::Sender<Line>>;
 
@@ -153,16 +156,10 @@ impl Stream {
         let write = tokio::spawn(async move {
             let mut batch = Vec::new();
             while lines.recv_many(&mut batch, 256).await > 0 {
-                let text = batch.drain(..).reduce(|mut all, line| {
-                    all.push_str(&line);
-                    all
-                });
-                if sink
-                    .send(Message::text(text.unwrap_or_default()))
-                    .await
-                    .is_err()
-                {
-                    return;
+                for message in messages(batch.drain(..)) {
+                    if sink.send(Message::text(message)).await.is_err() {
+                        return;
+                    }
                 }
             }
         });
@@ -190,7 +187,15 @@ impl Stream {
     }
 
     async fn call(&self, fields: &str) -> Outcome<Line> {
-        let id = self.number();
+        self.numbered(self.number(), fields).await
+    }
+
+    async fn numbered(&self, id: u64, fields: &str) -> Outcome<Line> {
+        // The id and what stands around it are shorter.
+        if fields.len() + 64 > MESSAGE_LIMIT {
+            let why = "the request is longer than a message may be, 256 KiB";
+            return Outcome::DefiniteFail(CallError::local("too_large", why, Retry::No));
+        }
         outcome(self.send(id, fields).await.ok())
     }
 
@@ -246,7 +251,7 @@ impl Stream {
         options: &AcquireOptions,
     ) -> Outcome<Grant> {
         let fields = acquire_fields(name, session, options);
-        let line = outcome(self.send(number, &fields).await.ok());
+        let line = self.numbered(number, &fields).await;
         line.map(|line| Grant {
             token: line.token.unwrap_or_default(),
             count: line.count,
@@ -325,6 +330,18 @@ fn acquire_fields(name: &str, session: &str, options: &AcquireOptions) -> String
         let _ = write!(fields, r#","epoch":{epoch}"#);
     }
     fields
+}
+
+/// As few messages as hold these lines, none longer than a node takes.
+fn messages(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for line in lines {
+        match all.last_mut() {
+            Some(last) if last.len() + line.len() <= MESSAGE_LIMIT => last.push_str(&line),
+            _ => all.push(line),
+        }
+    }
+    all
 }
 
 fn take(inner: &Inner, events: &mpsc::UnboundedSender<Event>, text: &str) {
