@@ -226,7 +226,12 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     let acceptor = config.tls.as_ref().map(transport::acceptor).transpose();
     let certificate = acceptor.map_err(certificates)?.map(Live::new);
     let room = transport::room(config.max_connections);
-    let app = App::new(config, node.groups.clone(), node.rafts(), Arc::clone(&book));
+    let app = App::new(
+        config,
+        node.groups.clone(),
+        node.replicas(),
+        Arc::clone(&book),
+    );
     let (mut tending, mut answering) = (JoinSet::new(), JoinSet::new());
     tending.spawn(http::keep_map(Arc::clone(&app)));
     if app.config.peers.len() > 1 {

@@ -31,15 +31,6 @@ const TICK: Duration = Duration::from_millis(20);
 /// entry, not two.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// Who leads, as this node sees it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Role {
-    /// The term in which this node leads.
-    pub leading: Option<u64>,
-    /// The leader it knows.
-    pub leader: Option<u64>,
-}
-
 /// Why a proposal failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProposeError {
@@ -59,8 +50,10 @@ pub trait Backend: Send + Sync + 'static {
     fn propose(&self, batch: Batch) -> Job<Result<(), ProposeError>>;
     /// Confirms the leadership by a round begun now.
     fn confirm(&self) -> Job<Result<(), ProposeError>>;
-    /// The role, as it changes.
-    fn role(&self) -> watch::Receiver<Role>;
+    /// The term in which this node leads, as it changes.
+    fn leading(&self) -> watch::Receiver<Option<u64>>;
+    /// Another node that leads now.
+    fn leader(&self) -> Option<u64>;
 }
 
 enum Asked {
@@ -75,7 +68,7 @@ pub struct Driver<B> {
     node: u64,
     boot: u64,
     sequence: u64,
-    role: Role,
+    leading: Option<u64>,
     /// Set once this node's own `Lead` entry was applied.
     timers: Option<(u64, Timers)>,
     announced: Option<u64>,
@@ -105,7 +98,7 @@ impl<B: Backend> Driver<B> {
             node,
             boot,
             sequence: 0,
-            role: Role::default(),
+            leading: None,
             timers: None,
             announced: None,
             early: Vec::new(),
@@ -127,8 +120,8 @@ impl<B: Backend> Driver<B> {
         mut inbox: mpsc::Receiver<Cmd>,
         mut applied: mpsc::UnboundedReceiver<Applied>,
     ) {
-        let mut role = self.backend.role();
-        role.mark_changed();
+        let mut leading = self.backend.leading();
+        leading.mark_changed();
         let mut commands = Vec::with_capacity(BATCH);
         let mut tick = host::now() + TICK;
         loop {
@@ -141,9 +134,9 @@ impl<B: Backend> Driver<B> {
             let has_room = self.queue.len() < 16 * BATCH;
             tokio::select! {
                 biased;
-                changed = role.changed() => {
+                changed = leading.changed() => {
                     if changed.is_err() { return; }
-                    let now = *role.borrow_and_update();
+                    let now = *leading.borrow_and_update();
                     self.change_role(now);
                 }
                 Some(event) = applied.recv() => self.heard(event),
@@ -171,10 +164,9 @@ impl<B: Backend> Driver<B> {
         }
     }
 
-    fn change_role(&mut self, role: Role) {
-        let was = self.role.leading;
-        self.role = role;
-        if was != role.leading {
+    fn change_role(&mut self, leading: Option<u64>) {
+        let was = std::mem::replace(&mut self.leading, leading);
+        if was != leading {
             self.timers = None;
             self.demanded.clear();
             self.again.clear();
@@ -183,7 +175,7 @@ impl<B: Backend> Driver<B> {
                 self.shared.hub().deposed();
             }
         }
-        if let Some(term) = role.leading
+        if let Some(term) = leading
             && self.announced != Some(term)
         {
             self.announced = Some(term);
@@ -192,7 +184,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn refuse_all(&mut self) {
-        let leader = self.role.leader;
+        let leader = self.backend.leader();
         for (_, to) in self.queue.drain(..) {
             to.send(Answer::NotLeader { leader });
         }
@@ -212,7 +204,7 @@ impl<B: Backend> Driver<B> {
                     timers.effects(&effects, host::now());
                 }
             }
-            Applied::Led(term) if self.role.leading == Some(term) => {
+            Applied::Led(term) if self.leading == Some(term) => {
                 let timers = Timers::of(&self.shared.machine(), host::now());
                 self.timers = Some((term, timers));
                 tracing::info!(term, "leading; every session starts a full TTL");
@@ -226,12 +218,12 @@ impl<B: Backend> Driver<B> {
 
     fn command(&mut self, cmd: Cmd) {
         let Some((_, timers)) = &mut self.timers else {
-            if self.role.leading.is_some() && self.early.len() < BATCH {
+            if self.leading.is_some() && self.early.len() < BATCH {
                 self.early.push(cmd);
                 return;
             }
             cmd.to().send(Answer::NotLeader {
-                leader: self.role.leader.filter(|leader| *leader != self.node),
+                leader: self.backend.leader(),
             });
             return;
         };
@@ -248,7 +240,7 @@ impl<B: Backend> Driver<B> {
 
     fn time_passed(&mut self, now: Instant, late: Duration) {
         let Some((term, timers)) = &mut self.timers else {
-            self.change_role(self.role);
+            self.change_role(self.leading);
             return;
         };
         if late > STALL {
@@ -324,7 +316,7 @@ impl<B: Backend> Driver<B> {
         }
         // A Lead entry that was lost must be proposed again, or this leader would never serve; the next tick does it,
         // since a replica that is stopping refuses at once and for ever.
-        if self.timers.is_none() && self.announced == self.role.leading {
+        if self.timers.is_none() && self.announced == self.leading {
             self.announced = None;
         }
     }
@@ -339,13 +331,12 @@ impl<B: Backend> Driver<B> {
 
     fn round_over(&mut self, result: Result<(), ProposeError>) {
         self.round = None;
-        let (leader, term) = (
-            self.role.leader,
-            self.timers.as_ref().map(|(term, _)| *term),
-        );
+        let term = self.timers.as_ref().map(|(term, _)| *term);
         for asked in std::mem::take(&mut self.in_round) {
             let answer = match (&asked, result, term) {
-                (_, Err(_), _) | (_, _, None) => Answer::NotLeader { leader },
+                (_, Err(_), _) | (_, _, None) => Answer::NotLeader {
+                    leader: self.backend.leader(),
+                },
                 (Asked::Read(_), Ok(()), _) => Answer::Confirmed,
                 (Asked::Keepalive(session, _), Ok(()), Some(epoch)) => {
                     self.still_alive(*session, epoch)

@@ -17,7 +17,7 @@ type Log = Arc<Mutex<Vec<(Batch, oneshot::Sender<()>)>>>;
 
 struct Paper {
     log: Log,
-    role: watch::Receiver<Role>,
+    leading: watch::Receiver<Option<u64>>,
 }
 
 impl Backend for Paper {
@@ -37,15 +37,19 @@ impl Backend for Paper {
         Box::pin(async { Ok(()) })
     }
 
-    fn role(&self) -> watch::Receiver<Role> {
-        self.role.clone()
+    fn leading(&self) -> watch::Receiver<Option<u64>> {
+        self.leading.clone()
+    }
+
+    fn leader(&self) -> Option<u64> {
+        None
     }
 }
 
 struct Led {
     log: Log,
     group: Group,
-    _role: watch::Sender<Role>,
+    _leading: watch::Sender<Option<u64>>,
     _applied: mpsc::UnboundedSender<Applied>,
 }
 
@@ -61,14 +65,11 @@ async fn led() -> Led {
     };
     machine.apply(1, 0, &[open(1), open(2), acquire(1, "a")], &mut Vec::new());
     let shared = Shared::new(machine);
-    let (role, seen) = watch::channel(Role {
-        leading: Some(1),
-        leader: Some(1),
-    });
+    let (leading, seen) = watch::channel(Some(1));
     let log = Log::default();
     let paper = Paper {
         log: Arc::clone(&log),
-        role: seen,
+        leading: seen,
     };
     let (group, inbox) = Group::new(0, Arc::clone(&shared));
     let (applied, events) = mpsc::unbounded_channel();
@@ -76,7 +77,7 @@ async fn led() -> Led {
     let led = Led {
         log,
         group,
-        _role: role,
+        _leading: leading,
         _applied: applied,
     };
     settle().await;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 pub use applier::{Applier, Hub, Notice};
-pub use driver::{Backend, Driver, ProposeError, Role};
+pub use driver::{Backend, Driver, ProposeError};
 pub use reply::{Answer, ReplyTo};
 pub use watch::{Happened, Watch, What};
 

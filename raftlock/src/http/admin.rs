@@ -21,8 +21,8 @@ pub(super) async fn transfer_leader(
     caller: Caller,
 ) -> Result<Json<Value>, ApiError> {
     caller.may_tend()?;
-    transfer_all(&app.rafts, app.config.id).await;
-    let still = app.rafts.iter().filter(|raft| raft.is_leader()).count();
+    transfer_all(&app.replicas, app.config.id).await;
+    let still = app.replicas.iter().filter(|raft| raft.is_leader()).count();
     Ok(Json(json!({ "still_leading": still })))
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn snapshot(
     caller: Caller,
 ) -> Result<Json<Value>, ApiError> {
     caller.may_tend()?;
-    for raft in app.rafts.iter() {
+    for raft in app.replicas.iter() {
         raft.trigger()
             .snapshot()
             .await
@@ -69,7 +69,7 @@ pub(super) async fn list(
     Query(ask): Query<List>,
 ) -> Json<Value> {
     let mut found = Vec::new();
-    for (raft, group) in app.rafts.iter().zip(&app.groups) {
+    for (raft, group) in app.replicas.iter().zip(&app.groups) {
         if !raft.is_leader() {
             continue;
         }

@@ -187,7 +187,7 @@ impl ApiError {
             None => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no_leader",
-                "no leader is known yet",
+                "no leader is known now",
             )
             .later(50),
         }

@@ -38,7 +38,7 @@ use crate::buckets::{BucketMap, StoredMap};
 use crate::group::{Answer, Cmd, Group};
 use crate::host;
 use crate::machine::{Op, SessionId, namespace_of};
-use crate::raft::{PeerBook, Raft};
+use crate::raft::{PeerBook, Replica};
 
 /// Largest request body, bytes.
 const BODY_LIMIT: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub struct App {
     /// The group that keeps the bucket map.
     pub(crate) map_group: Group,
     /// Their replication.
-    pub rafts: Arc<Vec<Raft>>,
+    pub replicas: Arc<Vec<Replica>>,
     /// Where the other nodes are.
     pub book: Arc<PeerBook>,
     /// Streams, which outlive their requests.
@@ -88,7 +88,7 @@ impl App {
     pub fn new(
         config: Config,
         mut groups: Vec<Group>,
-        rafts: Arc<Vec<Raft>>,
+        replicas: Arc<Vec<Replica>>,
         book: Arc<PeerBook>,
     ) -> Arc<Self> {
         let map_group = groups
@@ -104,7 +104,7 @@ impl App {
             slow_readers: AtomicU64::new(0),
             config,
             groups,
-            rafts,
+            replicas,
             book,
         })
     }

@@ -12,7 +12,7 @@ use crate::raft::status as replica_status;
 
 /// `GET /v1/status`: this node's groups, their leaders and sizes.
 pub(super) async fn status(State(app): State<Arc<App>>, _: Caller) -> Json<Value> {
-    let mut replicas = replica_status(&app.rafts);
+    let mut replicas = replica_status(&app.replicas);
     let keeper = replicas.split_off(app.groups.len()).pop();
     let groups: Vec<Value> = replicas
         .into_iter()

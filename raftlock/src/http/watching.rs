@@ -23,9 +23,9 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> axum::Json<Value> {
     axum::Json(json!({ "status": "ok", "node": app.config.id, "groups": app.groups.len() }))
 }
 
-/// `GET /readyz`: every group has a leader that this node knows, and the bucket map is known; 503 otherwise.
+/// `GET /readyz`: every group has a leader that this node has heard of lately, and the bucket map is known; 503 otherwise.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
-    let all = status(&app.rafts);
+    let all = status(&app.replicas);
     let mapped = app.map().is_ok();
     let waiting: Vec<u32> = all
         .iter()
@@ -45,7 +45,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 /// `GET /metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>, _: Caller) -> Response {
     let mut out = String::new();
-    let replicas = status(&app.rafts);
+    let replicas = status(&app.replicas);
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let gauge = |out: &mut String, name: &str, help: &str, of: &dyn Fn(usize, &Group) -> u64| {
         let kind = if name.ends_with("_total") {

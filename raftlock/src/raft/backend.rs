@@ -9,39 +9,36 @@ use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{ReadPolicy, ServerState};
 use tokio::sync::watch;
 
-use super::Raft;
+use super::Replica;
 use crate::flaw::{self, Flaw};
-use crate::group::{Backend, Batch, ProposeError, Role};
+use crate::group::{Backend, Batch, ProposeError};
 use crate::host;
 
 /// Proposes through Raft and follows its role.
 pub struct RaftBackend {
-    raft: Raft,
-    role: watch::Receiver<Role>,
+    replica: Replica,
+    leading: watch::Receiver<Option<u64>>,
 }
 
 impl RaftBackend {
-    /// Follows `raft`; the task that does so ends with the Raft.
-    pub fn new(raft: Raft, tasks: &mut tokio::task::JoinSet<()>) -> Self {
-        let (tx, role) = watch::channel(Role::default());
-        let mut metrics = raft.server_metrics();
+    /// Follows `replica`; the task that does so ends with its Raft.
+    pub fn new(replica: Replica, tasks: &mut tokio::task::JoinSet<()>) -> Self {
+        let (tx, leading) = watch::channel(None);
+        let mut metrics = replica.server_metrics();
         tasks.spawn(host::scoped(async move {
             loop {
                 let now = {
                     let seen = metrics.borrow_watched();
                     let leads = seen.state == ServerState::Leader && seen.vote.committed;
-                    Role {
-                        leading: leads.then_some(seen.vote.leader_id.term),
-                        leader: seen.current_leader,
-                    }
+                    leads.then_some(seen.vote.leader_id.term)
                 };
-                tx.send_if_modified(|role| std::mem::replace(role, now) != now);
+                tx.send_if_modified(|leading| std::mem::replace(leading, now) != now);
                 if metrics.changed().await.is_err() {
                     return;
                 }
             }
         }));
-        RaftBackend { raft, role }
+        RaftBackend { replica, leading }
     }
 }
 
@@ -49,7 +46,7 @@ type Job = Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>>;
 
 impl Backend for RaftBackend {
     fn propose(&self, batch: Batch) -> Job {
-        let raft = self.raft.clone();
+        let raft = self.replica.clone();
         Box::pin(async move {
             match raft.client_write(Arc::new(batch)).await {
                 Ok(_) => Ok(()),
@@ -68,7 +65,7 @@ impl Backend for RaftBackend {
     }
 
     fn confirm(&self) -> Job {
-        let raft = self.raft.clone();
+        let raft = self.replica.clone();
         if flaw::active(Flaw::KeepaliveWithoutQuorum) {
             return Box::pin(async { Ok(()) });
         }
@@ -83,7 +80,11 @@ impl Backend for RaftBackend {
         })
     }
 
-    fn role(&self) -> watch::Receiver<Role> {
-        self.role.clone()
+    fn leading(&self) -> watch::Receiver<Option<u64>> {
+        self.leading.clone()
+    }
+
+    fn leader(&self) -> Option<u64> {
+        self.replica.leader_elsewhere()
     }
 }

@@ -6,6 +6,7 @@ mod log_store;
 mod network;
 mod node;
 mod peers;
+mod replica;
 mod runtime;
 mod server;
 mod snapshot;
@@ -16,8 +17,9 @@ use std::sync::Arc;
 
 pub use backend::RaftBackend;
 pub use log_store::LogStore;
-pub use node::{Node, NodeError, NodeSetup, ReplicaStatus, status, transfer_all};
+pub use node::{Node, NodeError, NodeSetup, transfer_all};
 pub use peers::{PeerBook, PeerError};
+pub use replica::{Replica, ReplicaStatus, status};
 pub use state_machine::StateMachine;
 
 use crate::group::Batch;

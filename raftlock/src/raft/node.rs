@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use super::network::Links;
 use super::snapshot::SnapshotFile;
-use super::{LogStore, PeerBook, Raft, RaftBackend, StateMachine, server, state_machine};
+use super::{LogStore, PeerBook, Raft, RaftBackend, Replica, ReplicaStatus, StateMachine};
+use super::{replica, server, state_machine};
 use crate::backup::Backup;
 use crate::chance;
 use crate::group::{Applier, Driver, Group, Shared};
@@ -76,30 +77,11 @@ pub struct NodeSetup {
     pub transport: Arc<dyn Transport>,
 }
 
-/// One group's state for status pages.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct ReplicaStatus {
-    /// The group.
-    pub group: u32,
-    /// `Leader`, `Follower`, …
-    pub state: String,
-    /// Current term.
-    pub term: u64,
-    /// The leader it knows.
-    pub leader: Option<u64>,
-    /// Last log index.
-    pub last_log: Option<u64>,
-    /// Last applied index.
-    pub applied: Option<u64>,
-    /// Index that the last snapshot covers.
-    pub snapshot: Option<u64>,
-}
-
 /// A node's running groups.
 pub struct Node {
     /// The ways into the groups.
     pub groups: Vec<Group>,
-    rafts: Arc<Vec<Raft>>,
+    replicas: Arc<Vec<Replica>>,
     id: u64,
     tasks: JoinSet<()>,
 }
@@ -126,7 +108,8 @@ impl Node {
         let config =
             Arc::new(raft_config(&setup).map_err(|why| NodeError::Raft { group: 0, why })?);
         let boot = chance::random();
-        let (mut groups, mut rafts) = (Vec::new(), Vec::new());
+        let lone = setup.peers.len() < 2;
+        let (mut groups, mut replicas) = (Vec::new(), Vec::new());
         for group in 0..setup.groups.max(1) {
             let recovering = |source| NodeError::Recover { group, source };
             let file = SnapshotFile::new(Arc::clone(&setup.dir), group);
@@ -155,22 +138,23 @@ impl Node {
                 group,
                 why: error.to_string(),
             })?;
-            let backend = Arc::new(RaftBackend::new(raft.clone(), &mut tasks));
+            let replica = Replica::new(raft.clone(), id, lone, setup.heartbeat);
+            let backend = Arc::new(RaftBackend::new(replica.clone(), &mut tasks));
             let (handle, inbox) = Group::new(group, Arc::clone(&shared));
             tasks.spawn(host::scoped(
                 Driver::new(backend, shared, id, boot).run(inbox, events),
             ));
             tasks.spawn(host::scoped(keep_house(
                 group,
-                raft.clone(),
+                raft,
                 log,
                 setup.snapshot_bytes,
                 failed.clone(),
             )));
             groups.push(handle);
-            rafts.push(raft);
+            replicas.push(replica);
         }
-        let rafts = Arc::new(rafts);
+        let replicas = Arc::new(replicas);
         if let Some(addr) = setup.peers.get(&id) {
             let listening = setup.transport.listen(addr).await;
             let listener = listening.map_err(|source| NodeError::Listen {
@@ -180,12 +164,12 @@ impl Node {
             tasks.spawn(host::scoped(server::accept(
                 listener,
                 Arc::clone(&setup.book),
-                Arc::clone(&rafts),
+                Arc::clone(&replicas),
             )));
         }
         Ok(Node {
             groups,
-            rafts,
+            replicas,
             id,
             tasks,
         })
@@ -201,7 +185,7 @@ impl Node {
         } else {
             peers.keys().copied().collect()
         };
-        for (group, raft) in (0..).zip(self.rafts.iter()) {
+        for (group, raft) in (0..).zip(self.replicas.iter()) {
             match raft.initialize(members.clone()).await {
                 Ok(()) => {}
                 Err(error) if matches!(error.api_error(), Some(InitializeError::NotAllowed(_))) => {
@@ -221,13 +205,12 @@ impl Node {
     /// Waits until every group has a leader, at most so long; false if not.
     pub async fn wait_ready(&self, limit: Duration) -> bool {
         let all = async {
-            for raft in self.rafts.iter() {
-                let mut metrics = raft.server_metrics();
-                while metrics.borrow_watched().current_leader.is_none() {
-                    if metrics.changed().await.is_err() {
-                        return;
-                    }
-                }
+            while self
+                .replicas
+                .iter()
+                .any(|replica| replica.leader().is_none())
+            {
+                sleep(Duration::from_millis(5)).await;
             }
         };
         timeout(limit, all).await.is_ok()
@@ -235,18 +218,18 @@ impl Node {
 
     /// The groups' states.
     pub fn status(&self) -> Vec<ReplicaStatus> {
-        status(&self.rafts)
+        replica::status(&self.replicas)
     }
 
     /// A handle for status pages that outlives borrows of the node.
-    pub fn rafts(&self) -> Arc<Vec<Raft>> {
-        Arc::clone(&self.rafts)
+    pub fn replicas(&self) -> Arc<Vec<Replica>> {
+        Arc::clone(&self.replicas)
     }
 
     /// Hands leaderships to others, then stops.
     pub async fn stop(mut self) {
-        transfer_all(&self.rafts, self.id).await;
-        for raft in self.rafts.iter() {
+        transfer_all(&self.replicas, self.id).await;
+        for raft in self.replicas.iter() {
             let _ = timeout(Duration::from_secs(2), raft.shutdown()).await;
         }
         self.tasks.abort_all();
@@ -254,28 +237,10 @@ impl Node {
     }
 }
 
-/// The states of these groups.
-pub fn status(rafts: &[Raft]) -> Vec<ReplicaStatus> {
-    let one = |(group, raft): (u32, &Raft)| {
-        let metrics = raft.metrics();
-        let seen = metrics.borrow_watched();
-        ReplicaStatus {
-            group,
-            state: format!("{:?}", seen.state),
-            term: seen.current_term,
-            leader: seen.current_leader,
-            last_log: seen.last_log_index,
-            applied: seen.last_applied.map(|id| id.index),
-            snapshot: seen.snapshot.map(|id| id.index),
-        }
-    };
-    (0..).zip(rafts.iter()).map(one).collect()
-}
-
 /// Hands every leadership of node `id` to the voter that has most of the log; waits a second at most.
-pub async fn transfer_all(rafts: &[Raft], id: u64) {
+pub async fn transfer_all(replicas: &[Replica], id: u64) {
     let mut moving = Vec::new();
-    for raft in rafts.iter().filter(|raft| raft.is_leader()) {
+    for raft in replicas.iter().filter(|raft| raft.is_leader()) {
         let target = {
             let metrics = raft.metrics();
             let seen = metrics.borrow_watched();
@@ -398,7 +363,7 @@ mod tests {
         let peers = setup.peers.clone();
         let node = Node::begin(setup, watch::channel(None).0).await.unwrap();
         let vote = Vote::new(1, 1);
-        let told = node.rafts[0].vote(VoteRequest::new(vote, None)).await;
+        let told = node.replicas[0].vote(VoteRequest::new(vote, None)).await;
         assert!(told.unwrap().vote_granted);
         node.initialize(&peers).await.unwrap();
         let seen = &node.status()[0];

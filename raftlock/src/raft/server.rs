@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, unconstrained};
 
 use super::peers::PeerBook;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
-use super::{Raft, Snapshot};
+use super::{Replica, Snapshot};
 use crate::host::{self, sleep, timeout};
 use crate::transport::{Listener, Stranger, Strangers, Stream};
 
@@ -26,7 +26,11 @@ const STRANGERS: usize = 64;
 const SNAPSHOT_LIMIT: usize = 4 << 30;
 
 /// Serves the peer port for good.
-pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts: Arc<Vec<Raft>>) {
+pub async fn accept(
+    mut listener: Box<dyn Listener>,
+    book: Arc<PeerBook>,
+    replicas: Arc<Vec<Replica>>,
+) {
     let mut connections = JoinSet::new();
     let mut strangers = Strangers::new(STRANGERS);
     loop {
@@ -34,8 +38,8 @@ pub async fn accept(mut listener: Box<dyn Listener>, book: Arc<PeerBook>, rafts:
             biased;
             accepted = listener.accept() => match accepted {
                 Ok(stream) => strangers.enter(|stranger| {
-                    let (book, rafts) = (Arc::clone(&book), Arc::clone(&rafts));
-                    connections.spawn(host::scoped(connection(stream, stranger, book, rafts)))
+                    let (book, replicas) = (Arc::clone(&book), Arc::clone(&replicas));
+                    connections.spawn(host::scoped(connection(stream, stranger, book, replicas)))
                 }),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept on the peer port");
@@ -51,9 +55,9 @@ async fn connection(
     stream: Box<dyn Stream>,
     stranger: Stranger,
     book: Arc<PeerBook>,
-    rafts: Arc<Vec<Raft>>,
+    replicas: Arc<Vec<Replica>>,
 ) {
-    if let Err(error) = talk(stream, stranger, &book, rafts).await {
+    if let Err(error) = talk(stream, stranger, &book, replicas).await {
         tracing::debug!(%error, "a peer's connection ended");
     }
 }
@@ -62,7 +66,7 @@ async fn talk(
     mut stream: Box<dyn Stream>,
     stranger: Stranger,
     book: &PeerBook,
-    rafts: Arc<Vec<Raft>>,
+    replicas: Arc<Vec<Replica>>,
 ) -> io::Result<()> {
     let hello: Hello = timeout(
         Duration::from_secs(2),
@@ -97,7 +101,7 @@ async fn talk(
         ended = read_requests(reader, requests) => ended,
         ended = write => ended,
         _ = &mut displaced => Ok(()),
-        () = handle(inbox, answers, book, &rafts) => Ok(()),
+        () = handle(inbox, answers, book, &replicas) => Ok(()),
     }
 }
 
@@ -118,7 +122,7 @@ async fn handle(
     mut inbox: mpsc::Receiver<Request>,
     answers: mpsc::UnboundedSender<Vec<u8>>,
     book: &PeerBook,
-    rafts: &[Raft],
+    replicas: &[Replica],
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, (u64, Tell)>> = FuturesUnordered::new();
     let mut transfers: HashMap<u64, Vec<u8>> = HashMap::default();
@@ -136,13 +140,14 @@ async fn handle(
             biased;
             request = inbox.recv() => {
                 let Some(Request { id, group, ask }) = request else { return };
-                let Some(raft) = rafts.get(group as usize) else {
+                let Some(replica) = replicas.get(group as usize) else {
                     answer((id, Tell::Failed(format!("no group {group}"))));
                     continue;
                 };
+                replica.hear(&ask);
                 let mut job: BoxFuture<'_, (u64, Tell)> = match take_part(&mut transfers, ask) {
                     Ok(tell) => { answer((id, tell)); continue }
-                    Err(step) => Box::pin(run(raft, step).map(move |tell| (id, tell))),
+                    Err(step) => Box::pin(run(replica, step).map(move |tell| (id, tell))),
                 };
                 // Polled once here, so that appends reach the group in the order in which they came; without tokio's budget,
                 // which could end this poll before the request is handed over, and let later ones pass it.
@@ -197,7 +202,7 @@ fn take_part(transfers: &mut HashMap<u64, Vec<u8>>, ask: Ask) -> Result<Tell, St
     }
 }
 
-async fn run(raft: &Raft, step: Step) -> Tell {
+async fn run(raft: &Replica, step: Step) -> Tell {
     let failed = |error: &dyn std::fmt::Display| Tell::Failed(error.to_string());
     match step {
         Step::Ask(ask) => match *ask {

@@ -8,7 +8,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 
 use super::record;
 use crate::host;
-use crate::raft::Raft;
+use crate::raft::Replica;
 
 thread_local! {
     static SEEN: RefCell<Seen> = const { RefCell::new(Seen { starts: 0, leaders: BTreeMap::new() }) };
@@ -52,12 +52,12 @@ pub fn reset() {
 }
 
 /// Follows whom a replica that starts now takes for leaders.
-pub fn follow(node: u64, rafts: &[Raft]) {
+pub fn follow(node: u64, replicas: &[Replica]) {
     let start = SEEN.with_borrow_mut(|seen| {
         seen.starts += 1;
         seen.starts
     });
-    for (group, raft) in (0..).zip(rafts) {
+    for (group, raft) in (0..).zip(replicas) {
         let mut metrics = raft.server_metrics();
         let task = tokio::spawn(host::scoped(async move {
             loop {

@@ -81,8 +81,8 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         lock_delay: setup.lock_delay,
         ..Config::single(([127, 0, 0, 1], 1).into(), "sim".into())
     };
-    leads::follow(id, &node.rafts());
-    let app = App::new(config, node.groups.clone(), node.rafts(), book);
+    leads::follow(id, &node.replicas());
+    let app = App::new(config, node.groups.clone(), node.replicas(), book);
     maps::keep(&app, setup.calm.clone());
     let mut listener = net::bind(CLIENT_PORT);
     let mut clients = JoinSet::new();
