@@ -99,8 +99,6 @@ impl Wal {
             let zeros = vec![0; torn];
             file.write_at(scan.offset, &zeros)
                 .map_err(|error| WalError::io("cut", &name, error))?;
-            file.sync()
-                .map_err(|error| WalError::io("cut", &name, error))?;
             tracing::warn!(
                 segment = name,
                 offset = scan.offset,
@@ -108,6 +106,9 @@ impl Wal {
                 "cut a torn tail off the log"
             );
         }
+        // The last frame may be of a process that was killed before its sync; what was read counts as durable from now on.
+        file.sync()
+            .map_err(|error| WalError::io("sync", &name, error))?;
         let wal = Wal {
             dir,
             options,

@@ -203,6 +203,18 @@ impl Dir for Failing {
 }
 
 #[test]
+fn what_a_killed_process_left_is_synced_before_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wal, _) = open(dir.path(), 1 << 16).unwrap();
+    wal.append(&[entry(1)]).unwrap();
+    drop(wal);
+    let failing = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let disk = Failing(RealDir::open(dir.path()).unwrap(), failing);
+    let opened = Wal::open(Arc::new(disk), WalOptions::default());
+    assert!(opened.err().unwrap().to_string().contains("sync"));
+}
+
+#[test]
 fn after_a_failed_sync_nothing_is_acknowledged_and_the_node_is_told_once() {
     let temporary = tempfile::tempdir().unwrap();
     let failing = Arc::new(std::sync::atomic::AtomicBool::new(false));
