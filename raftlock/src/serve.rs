@@ -199,7 +199,9 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     let cluster = format!("{cluster} of {} groups", config.groups);
     let replicas = config.peers.keys().copied();
     let (files, stats) = (Arc::clone(&dir), flusher.stats());
-    let book = PeerBook::open(config.id, replicas, &cluster, url, files, stats).map_err(data)?;
+    let telling = failing.clone();
+    let book = PeerBook::open(config.id, replicas, &cluster, url, files, stats, telling);
+    let book = book.map_err(data)?;
     let book = Arc::new(book);
     let certificates = |error: std::io::Error| ServeError::Config(error.to_string());
     let peers = config.peer_tls.as_ref().map(MutualTls::open).transpose();

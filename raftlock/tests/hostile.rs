@@ -330,15 +330,15 @@ async fn garbage_and_half_open_handshakes_on_a_tls_peer_port_harm_nobody() {
 
 /// Whether a peer port answers the greeting of somebody who does not belong there, which it refuses.
 async fn answers(peer: SocketAddr) -> bool {
-    // Version, cluster, sender, receiver, incarnation, sequence, run, URL, refusal.
+    // Version, cluster, sender, receiver, incarnation, run, what it knows, URL, refusal.
     let hello = (
-        2_u32,
+        3_u32,
         0_u64,
         9_u64,
         1_u64,
         0_u64,
-        0_u64,
-        0_u64,
+        (0_u64, 0_u64, 0_u64, false),
+        [0_u8; 0].as_slice(),
         "",
         None::<&str>,
     );

@@ -7,6 +7,7 @@ mod network;
 mod node;
 mod peers;
 mod replica;
+mod runs;
 mod runtime;
 mod server;
 mod snapshot;

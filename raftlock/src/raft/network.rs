@@ -36,6 +36,9 @@ const WINDOW: usize = 16;
 const STRIKES: u32 = 4;
 const REDIAL: Duration = Duration::from_millis(60);
 const HELLO_TIME: Duration = Duration::from_secs(1);
+/// How often a replica tells each other one how far logs are on disk. Who leads hears it with every answer; the others need it only
+/// where a disk is set back later.
+const TELL: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Open {
@@ -129,10 +132,10 @@ impl Link {
         let mut told = String::new();
         loop {
             let why = match connect(self.target, &addr, &book, &*transport).await {
-                Ok(stream) => {
+                Ok((stream, run)) => {
                     told.clear();
                     tracing::info!(peer = self.target, addr, "connected");
-                    self.serve(stream, &book).await
+                    self.serve(stream, run, &book).await
                 }
                 Err(error) => error.to_string(),
             };
@@ -144,7 +147,19 @@ impl Link {
         }
     }
 
-    async fn serve(&self, stream: Box<dyn transport::Stream>, book: &PeerBook) -> String {
+    async fn tell(self: &Arc<Self>, book: &PeerBook) -> io::Result<()> {
+        loop {
+            sleep(TELL).await;
+            let _ = self.call(0, Ask::Known(book.told()), TELL).await;
+        }
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        stream: Box<dyn transport::Stream>,
+        run: u64,
+        book: &PeerBook,
+    ) -> String {
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = BufReader::new(reader);
         let (tx, mut rx) = mpsc::unbounded_channel::<Vec<u8>>();
@@ -164,7 +179,7 @@ impl Link {
             let mut buffer = Vec::new();
             loop {
                 let response: Response = wire::read(&mut reader, &mut buffer, FRAME_LIMIT).await?;
-                book.acknowledged(self.target, response.sequence);
+                book.acknowledged(self.target, run, response.sequence);
                 let waiting = self.open().pending.remove(&response.id);
                 if let Some(tx) = waiting {
                     let _ = tx.send(response.tell);
@@ -175,6 +190,7 @@ impl Link {
             biased;
             ended = write => ended,
             ended = read => ended,
+            ended = self.tell(book) => ended,
             () = self.cut.notified() => Err(io::Error::other("the peer stopped answering")),
         };
         let mut open = self.open();
@@ -189,7 +205,7 @@ async fn connect(
     addr: &str,
     book: &PeerBook,
     transport: &dyn Transport,
-) -> io::Result<Box<dyn transport::Stream>> {
+) -> io::Result<(Box<dyn transport::Stream>, u64)> {
     let greet = async {
         let mut stream = transport.dial(addr).await?;
         stream
@@ -203,7 +219,7 @@ async fn connect(
             )));
         }
         book.admit(&answer).map_err(io::Error::other)?;
-        Ok(stream)
+        Ok((stream, answer.run.run))
     };
     timeout(HELLO_TIME, greet)
         .await

@@ -340,6 +340,7 @@ mod tests {
             String::new(),
             Arc::clone(&dir),
             flusher.stats(),
+            watch::channel(None).0,
         );
         NodeSetup {
             peers: (1..=3).map(|id| (id, "127.0.0.1:0".to_owned())).collect(),

@@ -2,21 +2,25 @@
 //!
 //! A replica that lost its directory, or whose directory was rolled back, has forgotten votes and entries that it
 //! acknowledged; letting it in could lose grants. Each directory has an incarnation, drawn when it was made, and a flush
-//! count that only rises; peers remember both and refuse one that comes back with less.
+//! count that only rises; peers remember both, tell each other, and refuse one that comes back with less. It refuses itself when it
+//! hears of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
+use super::runs::{Flushed, Run};
 use super::wire::{Hello, VERSION};
 use crate::wal::{Dir, FlushStats, read_json};
 
 const FILE: &str = "peers.json";
 /// What the peers had acknowledged when it was written.
-const ACKNOWLEDGED: &str = "acknowledged.json";
+const RUNS: &str = "runs.json";
+/// Why this directory may not be used any more.
+const SET_BACK: &str = "set-back.json";
 
 /// Why a peer is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +53,16 @@ pub enum PeerError {
         /// Flush that it has now.
         now: u64,
     },
+    /// This node's own directory is older than what it acknowledged.
+    #[error(
+        "this replica was rolled back: it had acknowledged flush {seen} and began at {began}; restore all replicas from a backup to have it again"
+    )]
+    SetBack {
+        /// Flush that it acknowledged.
+        seen: u64,
+        /// Flush that it had when its process began.
+        began: u64,
+    },
     /// It said since that it is further: this greeting was on the way for long.
     #[error("a greeting of replica {from} came late; it greets anew")]
     Late {
@@ -69,12 +83,25 @@ struct Saved {
 #[derive(Default)]
 struct Known {
     saved: Saved,
-    sequences: BTreeMap<u64, u64>,
+    /// How far the peers were, of those directories that are admitted.
+    runs: BTreeMap<u64, Run>,
     /// What of it was written down last.
-    written: BTreeMap<u64, u64>,
-    runs: BTreeMap<u64, u64>,
+    written: BTreeMap<u64, Run>,
+    set_back: Option<PeerError>,
     urls: BTreeMap<u64, String>,
     seats: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+impl Known {
+    fn of_peers(&self) -> impl Iterator<Item = Flushed> {
+        self.runs.iter().filter_map(|(peer, run)| {
+            Some(Flushed {
+                of: *peer,
+                incarnation: *self.saved.peers.get(peer)?,
+                run: *run,
+            })
+        })
+    }
 }
 
 /// This node's memory of its peers.
@@ -83,15 +110,18 @@ pub struct PeerBook {
     pub id: u64,
     replicas: BTreeSet<u64>,
     run: u64,
+    began: u64,
     cluster: u64,
     client_url: String,
     dir: Arc<dyn Dir>,
     stats: Arc<FlushStats>,
+    failed: watch::Sender<Option<String>>,
     known: Mutex<Known>,
 }
 
 impl PeerBook {
     /// Opens the book in the node's directory; a new directory draws its incarnation. Only `replicas` are ever admitted.
+    /// `failed` is told if the directory turns out to have been set back.
     pub fn open(
         id: u64,
         replicas: impl IntoIterator<Item = u64>,
@@ -99,7 +129,11 @@ impl PeerBook {
         client_url: String,
         dir: Arc<dyn Dir>,
         stats: Arc<FlushStats>,
+        failed: watch::Sender<Option<String>>,
     ) -> io::Result<Self> {
+        if let Some(why) = read_json::<String>(&*dir, SET_BACK)? {
+            return Err(io::Error::other(why));
+        }
         let saved = match read_json(&*dir, FILE)? {
             Some(saved) => saved,
             None => {
@@ -111,11 +145,11 @@ impl PeerBook {
                 saved
             }
         };
-        let written: BTreeMap<u64, u64> = read_json(&*dir, ACKNOWLEDGED)?.unwrap_or_default();
+        let written: BTreeMap<u64, Run> = read_json(&*dir, RUNS)?.unwrap_or_default();
         let urls = BTreeMap::from([(id, client_url.clone())]);
         let known = Mutex::new(Known {
             saved,
-            sequences: written.clone(),
+            runs: written.clone(),
             written,
             urls,
             ..Known::default()
@@ -125,10 +159,12 @@ impl PeerBook {
             id,
             replicas: replicas.into_iter().collect(),
             run: crate::chance::random(),
+            began: stats.sequence(),
             cluster,
             client_url,
             dir,
             stats,
+            failed,
             known,
         })
     }
@@ -147,16 +183,76 @@ impl PeerBook {
         &self.stats
     }
 
+    fn own(&self) -> Run {
+        Run {
+            run: self.run,
+            began: self.began,
+            sequence: self.sequence(),
+            overlapped: false,
+        }
+    }
+
+    /// What this node tells of how far logs are on disk: of its peers', and of its own.
+    pub fn told(&self) -> Vec<Flushed> {
+        let known = self.known();
+        let own = Flushed {
+            of: self.id,
+            incarnation: known.saved.incarnation,
+            run: self.own(),
+        };
+        known.of_peers().chain([own]).collect()
+    }
+
+    /// Takes what a peer tells of directories that are known here; one that was replaced is none. An error if this node's own
+    /// was further than it is: it forgot what it acknowledged, and must not vote or acknowledge any more.
+    pub fn learn(&self, told: &[Flushed]) -> Result<(), PeerError> {
+        let mut known = self.known();
+        for Flushed {
+            of,
+            incarnation,
+            run,
+        } in told
+        {
+            if *of == self.id {
+                let further = run.run != self.run && run.sequence > self.began;
+                if *incarnation == known.saved.incarnation && (further || run.overlapped) {
+                    self.disown(&mut known, run.sequence);
+                }
+            } else if known.saved.peers.get(of) == Some(incarnation) {
+                let seen = known.runs.entry(*of).or_insert(*run);
+                *seen = seen.merge(*run);
+            }
+        }
+        known.set_back.clone().map_or(Ok(()), Err)
+    }
+
+    /// This directory may not be used any more, also once it is as far again as it was.
+    fn disown(&self, known: &mut Known, seen: u64) {
+        if known.set_back.is_some() {
+            return;
+        }
+        let began = self.began;
+        let why = PeerError::SetBack { seen, began };
+        let text = why.to_string();
+        let saved = serde_json::to_vec(&text).unwrap_or_default();
+        if let Err(error) = self.dir.replace(SET_BACK, &saved) {
+            tracing::error!(%error, "cannot write down that this replica was rolled back");
+        }
+        let _ = self.failed.send_replace(Some(text));
+        known.set_back = Some(why);
+    }
+
     /// What this node says of itself to `to`.
     pub fn hello(&self, to: u64, refused: Option<String>) -> Hello {
+        let known = self.known();
         Hello {
             version: VERSION,
             cluster: self.cluster,
             from: self.id,
             to,
-            incarnation: self.known().saved.incarnation,
-            sequence: self.sequence(),
-            run: self.run,
+            incarnation: known.saved.incarnation,
+            run: self.own(),
+            known: known.of_peers().collect(),
             client_url: self.client_url.clone(),
             refused,
         }
@@ -178,6 +274,7 @@ impl PeerBook {
         if !self.replicas.contains(&from) {
             return stranger("it is none of the replicas");
         }
+        self.learn(&hello.known)?;
         if let Some(why) = &hello.refused {
             return Err(PeerError::Refused(why.clone()));
         }
@@ -196,19 +293,21 @@ impl PeerBook {
                 }
             }
         }
-        let seen = known.sequences.get(&from).copied().unwrap_or(0);
-        if hello.sequence < seen {
-            if known.runs.get(&from) == Some(&hello.run) {
-                return Err(PeerError::Late { from });
-            }
+        let run = hello.run;
+        let seen = *known.runs.entry(from).or_insert(run);
+        if seen.run == run.run && seen.sequence > run.sequence {
+            return Err(PeerError::Late { from });
+        }
+        let after = seen.merge(run);
+        if after.overlapped || (seen.run != run.run && seen.sequence > run.began) {
+            known.runs.insert(from, after);
             return Err(PeerError::RolledBack {
                 from,
-                seen,
-                now: hello.sequence,
+                seen: seen.sequence,
+                now: run.began,
             });
         }
-        known.sequences.insert(from, hello.sequence);
-        known.runs.insert(from, hello.run);
+        known.runs.insert(from, run);
         known.urls.insert(from, hello.client_url.clone());
         Ok(())
     }
@@ -220,11 +319,13 @@ impl PeerBook {
         displaced
     }
 
-    /// A peer answered: its log is on disk so far.
-    pub fn acknowledged(&self, from: u64, sequence: u64) {
+    /// A peer answered in this run: its log is on disk so far.
+    pub fn acknowledged(&self, from: u64, run: u64, sequence: u64) {
         let mut known = self.known();
-        let seen = known.sequences.entry(from).or_default();
-        *seen = sequence.max(*seen);
+        let seen = known.runs.get_mut(&from);
+        if let Some(seen) = seen.filter(|seen| seen.run == run) {
+            seen.sequence = sequence.max(seen.sequence);
+        }
     }
 
     /// Writes down what the peers acknowledged, so that one that was rolled back is known also after this node's next start.
@@ -232,13 +333,13 @@ impl PeerBook {
     pub fn write_down(&self) -> io::Result<()> {
         let acknowledged = {
             let known = self.known();
-            if known.written == known.sequences {
+            if known.written == known.runs {
                 return Ok(());
             }
-            known.sequences.clone()
+            known.runs.clone()
         };
         self.dir
-            .replace(ACKNOWLEDGED, &serde_json::to_vec(&acknowledged)?)?;
+            .replace(RUNS, &serde_json::to_vec(&acknowledged)?)?;
         self.known().written = acknowledged;
         Ok(())
     }
@@ -247,7 +348,7 @@ impl PeerBook {
     pub fn forget(&self, peer: u64) -> io::Result<()> {
         let mut known = self.known();
         known.saved.peers.remove(&peer);
-        known.sequences.remove(&peer);
+        known.runs.remove(&peer);
         self.dir.replace(FILE, &serde_json::to_vec(&known.saved)?)
     }
 
@@ -258,100 +359,5 @@ impl PeerBook {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-    use crate::wal::RealDir;
-
-    fn book(path: &std::path::Path, id: u64) -> PeerBook {
-        let dir = Arc::new(RealDir::open(path).unwrap());
-        PeerBook::open(id, 1..=2, "test", String::new(), dir, Arc::default()).unwrap()
-    }
-
-    #[test]
-    fn a_late_greeting_is_no_sign_of_a_roll_back() {
-        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let first = book(one.path(), 1);
-        let open = |flushed| {
-            let dir = Arc::new(RealDir::open(two.path()).unwrap());
-            let stats = Arc::new(FlushStats::default());
-            stats.set_sequence(flushed);
-            PeerBook::open(2, 1..=2, "test", String::new(), dir, stats).unwrap()
-        };
-        let second = open(40);
-        let late = second.hello(1, None);
-        second.stats.set_sequence(50);
-        first.admit(&second.hello(1, None)).unwrap();
-        let why = first.admit(&late).unwrap_err();
-        assert!(!why.to_string().contains("rolled back"), "{why}");
-        drop(second);
-        let again = open(49);
-        let rolled_back = first.admit(&again.hello(1, None));
-        assert!(matches!(rolled_back, Err(PeerError::RolledBack { .. })));
-        drop(again);
-        // In a run of its own, however it goes on.
-        first.admit(&open(51).hello(1, None)).unwrap();
-    }
-
-    #[test]
-    fn wiped_and_rolled_back_replicas_are_refused() {
-        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let first = book(one.path(), 1);
-        let hello = book(two.path(), 2).hello(1, None);
-        first.admit(&hello).unwrap();
-        first.acknowledged(2, 40);
-        assert!(matches!(
-            first.admit(&Hello {
-                sequence: 39,
-                run: hello.run ^ 1,
-                ..hello.clone()
-            }),
-            Err(PeerError::RolledBack { .. })
-        ));
-        first
-            .admit(&Hello {
-                sequence: 41,
-                ..hello.clone()
-            })
-            .unwrap();
-        let wiped = Hello {
-            incarnation: hello.incarnation ^ 1,
-            sequence: 99,
-            ..hello.clone()
-        };
-        assert_eq!(first.admit(&wiped), Err(PeerError::Wiped { from: 2 }));
-        drop(first);
-        let first = book(one.path(), 1);
-        assert_eq!(
-            first.admit(&wiped),
-            Err(PeerError::Wiped { from: 2 }),
-            "remembered across a restart"
-        );
-        assert!(matches!(
-            first.admit(&Hello {
-                cluster: 7,
-                ..hello.clone()
-            }),
-            Err(PeerError::Stranger { .. })
-        ));
-        let unknown = Hello { from: 3, ..hello };
-        assert!(matches!(
-            first.admit(&unknown),
-            Err(PeerError::Stranger { from: 3, .. })
-        ));
-        first.forget(2).unwrap();
-        first.admit(&wiped).unwrap();
-        first.write_down().unwrap();
-        drop(first);
-        let first = book(one.path(), 1);
-        let rolled_back = Hello {
-            sequence: 98,
-            ..wiped
-        };
-        assert!(
-            matches!(first.admit(&rolled_back), Err(PeerError::RolledBack { .. })),
-            "remembered as well, if it was written down"
-        );
-    }
-}
+#[path = "peers_tests.rs"]
+mod tests;

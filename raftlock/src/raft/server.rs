@@ -140,6 +140,11 @@ async fn handle(
             biased;
             request = inbox.recv() => {
                 let Some(Request { id, group, ask }) = request else { return };
+                if let Ask::Known(told) = &ask {
+                    if book.learn(told).is_err() { return }
+                    answer((id, Tell::Taken));
+                    continue;
+                }
                 let Some(replica) = replicas.get(group as usize) else {
                     answer((id, Tell::Failed(format!("no group {group}"))));
                     continue;
@@ -178,7 +183,7 @@ fn take_part(transfers: &mut HashMap<u64, Vec<u8>>, ask: Ask) -> Result<Tell, St
                 return Ok(Tell::Failed("the snapshot is too large".to_owned()));
             }
             whole.extend_from_slice(&bytes);
-            Ok(Tell::Part)
+            Ok(Tell::Taken)
         }
         Ask::SnapshotEnd {
             transfer,
@@ -219,7 +224,7 @@ async fn run(raft: &Replica, step: Step) -> Tell {
                 .handle_transfer_leader(rpc)
                 .await
                 .map_or_else(|e| failed(&e), Tell::Transfer),
-            Ask::SnapshotPart { .. } | Ask::SnapshotEnd { .. } => Tell::Part,
+            Ask::Known(_) | Ask::SnapshotPart { .. } | Ask::SnapshotEnd { .. } => Tell::Taken,
         },
         Step::Install(snapshot, vote) => raft
             .install_full_snapshot(vote, *snapshot)

@@ -9,10 +9,11 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::runs::{Flushed, Run};
 use super::{SnapshotMeta, Types, Vote};
 
 /// Version of this protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Largest frame before the peer is known.
 pub const HELLO_LIMIT: usize = 4 << 10;
 /// Largest frame between known peers.
@@ -33,10 +34,10 @@ pub struct Hello {
     pub to: u64,
     /// Drawn when the sender's directory was made.
     pub incarnation: u64,
-    /// The sender's last durable flush.
-    pub sequence: u64,
-    /// Drawn when the sender's process began: within one run flushes only rise.
-    pub run: u64,
+    /// How far the sender's log is on disk.
+    pub run: Run,
+    /// What the sender knows of others, the receiver among them.
+    pub known: Vec<Flushed>,
     /// Where the sender serves clients.
     pub client_url: String,
     /// Set by the one that answers, if it refuses.
@@ -54,6 +55,8 @@ pub enum Ask {
     PreVote(VoteRequest<Types>),
     /// The leader wants another to lead.
     Transfer(TransferLeaderRequest<Types>),
+    /// What the sender knows of how far logs are on disk, its own too.
+    Known(Vec<Flushed>),
     /// A part of a snapshot's bytes.
     SnapshotPart { transfer: u64, bytes: Vec<u8> },
     /// All parts were sent.
@@ -74,8 +77,8 @@ pub enum Tell {
     Vote(VoteResponse<Types>),
     /// To `Transfer`.
     Transfer(TransferLeaderResponse<Types>),
-    /// To `SnapshotPart`.
-    Part,
+    /// To `SnapshotPart` and `Known`.
+    Taken,
     /// To `SnapshotEnd`.
     Snapshot(SnapshotResponse<Types>),
     /// The receiver's Raft has stopped or refused.

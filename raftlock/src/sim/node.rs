@@ -54,6 +54,7 @@ pub async fn run(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), Fault>
         url,
         Arc::clone(&dir),
         flusher.stats(),
+        failing.clone(),
     )?;
     let book = Arc::new(book);
     let peers: BTreeMap<u64, String> = (1..=REPLICAS)

@@ -1,6 +1,8 @@
 //! What several tests share. Each test binary uses a part of it.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod replicas;
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -137,6 +139,11 @@ impl Server {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Has it ended?
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end.
