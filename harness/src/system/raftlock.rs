@@ -153,12 +153,14 @@ fn leaders(status: &Value) -> Vec<Option<u64>> {
 struct Control(Vec<SocketAddr>);
 
 impl Control {
-    /// By the highest term of the first group that any node reports.
+    /// By the highest term of the first group that any node reports with a leader; one that is cut off knows none.
     async fn leader_index(&self) -> Option<usize> {
         let asked = futures_util::future::join_all(self.0.iter().map(|n| status(*n))).await;
-        let best = asked.iter().flatten();
-        let best = best.max_by_key(|s| s["groups"][0]["term"].as_u64())?;
-        let id = leaders(best).first().copied().flatten()?;
+        let known = asked.iter().flatten().filter_map(|s| {
+            let leader = leaders(s).first().copied().flatten()?;
+            Some((s["groups"][0]["term"].as_u64(), leader))
+        });
+        let (_, id) = known.max()?;
         let index = usize::try_from(id).ok()?.checked_sub(1)?;
         (index < self.0.len()).then_some(index)
     }
