@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::wal::Dir;
 
-const MAGIC: &[u8; 8] = b"RLBACK01";
+const MAGIC: &[u8; 8] = b"RLBACK02";
 const HEAD: usize = 12;
 /// The file in a restored replica's directory.
 const GENESIS: &str = "genesis.bin";
@@ -42,7 +42,7 @@ impl Backup {
 
     /// Reads a file; the second value is its checksum.
     pub fn from_bytes(bytes: &[u8]) -> io::Result<(Self, u32)> {
-        let bad = || io::Error::other("it is no backup, or damaged");
+        let bad = || io::Error::other("it is no backup of this version, or damaged");
         let head = bytes.get(..HEAD).ok_or_else(bad)?;
         let crc = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
         if head[..8] != *MAGIC || crc32fast::hash(&bytes[HEAD..]) != crc {

@@ -54,9 +54,18 @@ impl Hub {
         taken.map_or((None, Vec::new()), |(since, to)| (Some(since), to))
     }
 
-    /// The acquire did not queue: nobody needs to be woken.
-    pub fn forget(&mut self, session: SessionId, request: RequestId) {
-        self.wakes.remove(&(session, request));
+    /// The acquire did not queue: its caller is not woken. Others may wait under that id: what was refused may have been a reuse
+    /// of it.
+    fn forget(&mut self, session: SessionId, request: RequestId, to: &ReplyTo) {
+        let ReplyTo::Many(tx, id) = to else { return };
+        if let Some(waiting) = self.wakes.get_mut(&(session, request)) {
+            waiting.retain(|other| {
+                !matches!(other, ReplyTo::Many(other, at) if at == id && other.same_channel(tx))
+            });
+            if waiting.is_empty() {
+                self.wakes.remove(&(session, request));
+            }
+        }
     }
 
     /// The answer of this wait, which may go on already, is this caller's as well.
@@ -205,7 +214,7 @@ impl Applier {
                 let queued = matches!(reply, Reply::Queued { .. });
                 match op {
                     Op::Acquire(ask) if ask.wait_ms > 0 && !queued => {
-                        hub.forget(ask.session, ask.request);
+                        hub.forget(ask.session, ask.request, &to);
                     }
                     Op::Acquire(ask) if ask.wait_ms == 0 && queued => {
                         hub.wakes_also(ask.session, ask.request, &to);
@@ -233,6 +242,7 @@ impl Applier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::{Acquire, Machine, Mode};
 
     #[test]
     fn who_watches_a_session_twice_is_told_once_and_may_stop() {
@@ -251,5 +261,60 @@ mod tests {
         hub.watch(2, &tx);
         hub.unwatch(2, &tx);
         assert!(hub.sessions.is_empty(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn a_refused_request_takes_nobodys_wake_up() {
+        let shared = Shared::new(Machine::new());
+        let (applier, _events) = Applier::new(Arc::clone(&shared), 1, 1);
+        let mut sequence = 0;
+        let mut apply = |op: Op, to: ReplyTo| {
+            sequence += 1;
+            let batch = Batch {
+                origin: 1,
+                boot: 1,
+                sequence,
+                at_ms: 0,
+                ops: vec![op],
+            };
+            shared.hub().proposed(sequence, &batch.ops, vec![to]);
+            applier.apply(sequence, &batch);
+        };
+        let open = |session| Op::Open {
+            session,
+            ttl_ms: 1000,
+            label: Arc::from(""),
+            namespace: Arc::from("default"),
+            max_sessions: 9,
+        };
+        let acquire = |session, request, name: &str, wait_ms| {
+            Op::Acquire(Acquire {
+                session,
+                request,
+                epoch: None,
+                name: Arc::from(name),
+                mode: Mode::Exclusive,
+                wait_ms,
+                owner: None,
+                max_waiters: 9,
+                delay_ms: 0,
+            })
+        };
+        let (tx, mut rx) = mpsc::unbounded_channel();
+        let to = |id| ReplyTo::Many(tx.clone(), id);
+        apply(open(1), ReplyTo::Nobody);
+        apply(open(2), ReplyTo::Nobody);
+        apply(acquire(1, 5, "a", 0), ReplyTo::Nobody);
+        apply(acquire(2, 7, "a", 1000), to(1));
+        apply(acquire(2, 7, "b", 500), to(2));
+        apply(Op::Close { session: 1 }, ReplyTo::Nobody);
+        let mut woken = Vec::new();
+        while let Ok((id, answer)) = rx.try_recv() {
+            if matches!(answer, Answer::Woken { .. }) {
+                woken.push(id);
+            }
+        }
+        assert_eq!(woken, [1]);
+        assert!(shared.hub().wakes.is_empty(), "nothing is kept of it");
     }
 }

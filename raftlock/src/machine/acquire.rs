@@ -6,7 +6,7 @@ use crate::flaw::{self, Flaw};
 
 use super::{
     Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId,
-    Token, Waiter, namespace_of,
+    Token, Waiter, namespace_of, session::Asked,
 };
 
 impl Machine {
@@ -14,10 +14,8 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        match session.answer_to(ask.request) {
-            Some(reply @ Reply::Granted { .. }) => return reply,
-            Some(_) => return Reply::Refused(Refusal::RequestReused),
-            None => {}
+        if let Some(reply) = session.answer_to(ask.request, Asked::acquire(&ask.name)) {
+            return reply;
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {
             if *name != ask.name {
@@ -30,7 +28,7 @@ impl Machine {
         if *session.namespace != *namespace_of(&ask.name) {
             return Reply::Refused(Refusal::OtherNamespace);
         }
-        if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
+        if ask.epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Reply::Refused(Refusal::StaleEpoch {
                 current: self.epoch,
             });
@@ -42,7 +40,7 @@ impl Machine {
         };
         self.forget_if_idle(&name);
         if matches!(reply, Reply::Granted { .. }) {
-            self.remember(ask.session, ask.request, reply);
+            self.remember(ask.session, ask.request, Asked::acquire(&ask.name), reply);
         }
         reply
     }
@@ -117,6 +115,7 @@ impl Machine {
         }
         lock.holders.push(Holder {
             session: waiter.session,
+            request: waiter.request,
             token,
             mode: waiter.mode,
             count: 1,
@@ -126,6 +125,7 @@ impl Machine {
         });
         if let Some(session) = self.sessions.get_mut(&waiter.session) {
             session.held.insert(token, Arc::clone(name));
+            session.granted.insert(waiter.request, token);
         }
         token
     }
@@ -151,7 +151,8 @@ impl Machine {
             };
             state.waits.remove(&request);
             let token = self.hold(name, waiter);
-            self.remember(session, request, Reply::Granted { token, count: 1 });
+            let reply = Reply::Granted { token, count: 1 };
+            self.remember(session, request, Asked::acquire(name), reply);
             effects.push(Effect::Woken {
                 session,
                 request,
@@ -173,7 +174,7 @@ impl Machine {
         };
         let Some((name, place)) = session.waits.remove(&request) else {
             return session
-                .answer_to(request)
+                .outcome_of(request)
                 .unwrap_or(Reply::Refused(Refusal::NotHeld));
         };
         if let Some(lock) = self.locks.get_mut(&name)
@@ -199,9 +200,15 @@ impl Machine {
             .map_or(0, |lock| lock.queue.range(..place).count() as u32)
     }
 
-    pub(super) fn remember(&mut self, id: SessionId, request: RequestId, reply: Reply) {
+    pub(super) fn remember(
+        &mut self,
+        id: SessionId,
+        request: RequestId,
+        asked: Asked,
+        reply: Reply,
+    ) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.remember(request, reply);
+            session.remember(request, asked, reply);
         }
     }
 }

@@ -12,6 +12,8 @@ use super::{Mode, RequestId, SessionId, Token};
 pub struct Holder {
     /// Session that holds it.
     pub session: SessionId,
+    /// The request that it was granted to.
+    pub request: RequestId,
     /// Its fencing token.
     pub token: Token,
     /// Mode of the grant.

@@ -18,6 +18,8 @@ mod types;
 mod tests;
 #[cfg(test)]
 mod tests_modes;
+#[cfg(test)]
+mod tests_retries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::flaw::{self, Flaw};
 
-use super::{Effect, Machine, Name, Refusal, Release, Reply, Token};
+use super::{Effect, Machine, Name, Refusal, Release, Reply, Token, session::Asked};
 
 impl Machine {
     /// Only the session that holds this very token frees it; anything else changes nothing.
@@ -10,15 +10,14 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        match session.answer_to(ask.request) {
-            Some(reply @ Reply::Released { .. }) => return reply,
-            Some(_) => return Reply::Refused(Refusal::RequestReused),
-            None if session.waits.contains_key(&ask.request) => {
-                return Reply::Refused(Refusal::RequestReused);
-            }
-            None => {}
+        let asked = Asked::release(&ask.name, ask.token);
+        if let Some(reply) = session.answer_to(ask.request, asked) {
+            return reply;
         }
-        if ask.epoch.is_some_and(|epoch| epoch < self.epoch) {
+        if session.waits.contains_key(&ask.request) {
+            return Reply::Refused(Refusal::RequestReused);
+        }
+        if ask.epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Reply::Refused(Refusal::StaleEpoch {
                 current: self.epoch,
             });
@@ -39,7 +38,7 @@ impl Machine {
             self.forget_if_idle(&ask.name);
         }
         let reply = Reply::Released { remaining };
-        self.remember(ask.session, ask.request, reply);
+        self.remember(ask.session, ask.request, asked, reply);
         reply
     }
 
@@ -83,6 +82,9 @@ impl Machine {
             return;
         };
         let holder = lock.holders.remove(at);
+        if let Some(session) = self.sessions.get_mut(&holder.session) {
+            session.granted.remove(&holder.request);
+        }
         if lock.holders.is_empty() {
             self.held -= 1;
         }

@@ -12,6 +12,31 @@ use super::{Effect, Ended, Machine, Name, Refusal, Reply, RequestId, SessionId, 
 /// Answers remembered for each session, so that a repeated request gets the same one.
 const REMEMBERED: usize = 128;
 
+/// What a request asked for, as far as its answer must not be taken for that of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asked(u32);
+
+impl Asked {
+    pub(super) fn acquire(name: &str) -> Self {
+        Self(crc32fast::hash(name.as_bytes()))
+    }
+
+    pub(super) fn release(name: &str, token: Token) -> Self {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(name.as_bytes());
+        hasher.update(&[0]);
+        hasher.update(&token.to_le_bytes());
+        Self(hasher.finalize())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Answered {
+    request: RequestId,
+    asked: Asked,
+    reply: Reply,
+}
+
 /// A client's session in one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -25,7 +50,9 @@ pub struct Session {
     pub held: BTreeMap<Token, Name>,
     /// Its places in queues: request → (lock, place).
     pub waits: BTreeMap<RequestId, (Name, u64)>,
-    answered: VecDeque<(RequestId, Reply)>,
+    /// The requests of its grants: they are answered as long as they are held, however many others were since.
+    pub(super) granted: BTreeMap<RequestId, Token>,
+    answered: VecDeque<Answered>,
 }
 
 impl Session {
@@ -38,23 +65,55 @@ impl Session {
         }
     }
 
-    /// The answer that this request got before.
-    pub(super) fn answer_to(&self, request: RequestId) -> Option<Reply> {
+    /// The answer that this request got before, if it asked for the same.
+    pub(super) fn answer_to(&self, request: RequestId, asked: Asked) -> Option<Reply> {
         if flaw::active(Flaw::NoDedup) {
             return None;
         }
-        self.answered
+        let reused = Reply::Refused(Refusal::RequestReused);
+        if let Some(known) = self
+            .answered
             .iter()
             .rev()
-            .find(|(id, _)| *id == request)
-            .map(|(_, reply)| *reply)
+            .find(|one| one.request == request)
+        {
+            return Some(if known.asked == asked {
+                known.reply
+            } else {
+                reused
+            });
+        }
+        let token = *self.granted.get(&request)?;
+        let same = self
+            .held
+            .get(&token)
+            .is_some_and(|name| Asked::acquire(name) == asked);
+        Some(if same {
+            Reply::Granted { token, count: 1 }
+        } else {
+            reused
+        })
     }
 
-    pub(super) fn remember(&mut self, request: RequestId, reply: Reply) {
+    /// What became of a request, whatever it asked for.
+    pub(super) fn outcome_of(&self, request: RequestId) -> Option<Reply> {
+        let known = self
+            .answered
+            .iter()
+            .rev()
+            .find(|one| one.request == request);
+        known.map(|one| one.reply)
+    }
+
+    pub(super) fn remember(&mut self, request: RequestId, asked: Asked, reply: Reply) {
         if self.answered.len() == REMEMBERED {
             self.answered.pop_front();
         }
-        self.answered.push_back((request, reply));
+        self.answered.push_back(Answered {
+            request,
+            asked,
+            reply,
+        });
     }
 }
 

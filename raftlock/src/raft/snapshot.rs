@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{Snapshot, SnapshotMeta};
 use crate::wal::Dir;
 
-const MAGIC: &[u8; 8] = b"RLSNAP01";
+const MAGIC: &[u8; 8] = b"RLSNAP02";
 const HEAD: usize = 16;
 
 /// The one snapshot of a group.
@@ -94,7 +94,7 @@ impl SnapshotFile {
         let snapshot = parse(&bytes).ok_or_else(|| {
             let name = &self.name;
             io::Error::other(format!(
-                "{name} is damaged; wipe this replica and add it anew, or restore a backup"
+                "{name} is damaged, or of another version; wipe this replica and add it anew, or restore a backup"
             ))
         })?;
         self.covered.set(&snapshot.meta);
