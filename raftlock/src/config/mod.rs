@@ -13,6 +13,8 @@ pub use namespace::{Limits, Namespace, Safety};
 
 /// Shortest bearer token taken: a guessable one is no secret.
 const TOKEN_MIN: usize = 16;
+/// An election waits for several; with a longer one a dead leader would be missed for minutes.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
 
 /// A node's configuration.
 #[derive(Debug, Clone)]
@@ -113,6 +115,11 @@ impl Config {
                 count - 1
             ));
         }
+        self.check_peers()?;
+        if self.heartbeat > HEARTBEAT_MAX {
+            let most = HEARTBEAT_MAX.as_millis();
+            return Err(format!("heartbeat_ms must be at most {most}"));
+        }
         if !(1..=64).contains(&self.groups) {
             return Err("--groups must be 1 to 64".to_owned());
         }
@@ -178,6 +185,21 @@ impl Config {
             true => Ok(()),
             false => Err(format!("a change of {} needs a restart", names.join(", "))),
         }
+    }
+
+    /// Every replica needs a number and an address of its own.
+    fn check_peers(&self) -> Result<(), String> {
+        if self.peers.contains_key(&0) {
+            return Err("peers: a replica's number must be 1 or above".to_owned());
+        }
+        for (id, addr) in &self.peers {
+            if let Some((other, _)) = self.peers.iter().find(|(n, at)| *n < id && *at == addr) {
+                return Err(format!(
+                    "peers: replicas {other} and {id} have the same address, {addr}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_exposure(&self) -> Result<(), String> {
@@ -248,12 +270,21 @@ impl Config {
 }
 
 fn check_tokens(tokens: &[String], whose: &str) -> Result<(), String> {
-    match tokens.iter().any(|token| token.len() < TOKEN_MIN) {
-        true => Err(format!(
+    if tokens.iter().any(|token| token.len() < TOKEN_MIN) {
+        return Err(format!(
             "a bearer token of {whose} is shorter than {TOKEN_MIN} bytes"
-        )),
-        false => Ok(()),
+        ));
     }
+    if !tokens
+        .iter()
+        .flat_map(|token| token.bytes())
+        .all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(format!(
+            "a bearer token of {whose} has a character that no client can show; use ASCII letters, digits and signs"
+        ));
+    }
+    Ok(())
 }
 
 fn is_loopback(addr: &str) -> bool {
@@ -318,6 +349,11 @@ mod tests {
         let mut config = on("127.0.0.1:1");
         config.admin_tokens = vec!["secret".to_owned()];
         assert!(config.check().unwrap_err().contains("administrator"));
+        for unshown in ["0123456789abcdef\n", " 0123456789abcdef", "0123456789äöüß"] {
+            config.admin_tokens = vec![unshown.to_owned()];
+            let why = config.check().expect_err(unshown);
+            assert!(why.contains("no client can show"), "{why}");
+        }
         config.admin_tokens.clear();
         let jobs = Namespace {
             tokens: vec![String::new()],
@@ -331,7 +367,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         type Make = fn(&mut Config);
         let ms = Duration::from_millis;
-        let wrong: [(&str, Make); 8] = [
+        let wrong: [(&str, Make); 12] = [
             ("id", |config| config.id = 0),
             ("min_ttl_ms", |config| config.min_ttl = Duration::ZERO),
             ("max_ttl_ms", |config| {
@@ -349,6 +385,16 @@ mod tests {
             ("max_connections", |config| config.max_connections = 0),
             ("client_url", |config| {
                 config.client_url = "host:7400".to_owned()
+            }),
+            ("max_sessions", |config| config.max_sessions = 0),
+            ("heartbeat_ms", |config| {
+                config.heartbeat = Duration::from_secs(11)
+            }),
+            ("same address", |config| {
+                config.peers = (1..=3).map(|id| (id, "127.0.0.1:2".to_owned())).collect()
+            }),
+            ("number", |config| {
+                config.peers = (0..=2).map(|id| (id, format!("127.0.0.1:{id}"))).collect()
             }),
         ];
         for (key, make) in wrong {

@@ -96,6 +96,9 @@ impl Limits {
         if self.min_ttl.is_zero() {
             return Err("min_ttl_ms must be above 0".to_owned());
         }
+        if self.max_sessions == 0 {
+            return Err("max_sessions must be above 0".to_owned());
+        }
         if self.max_ttl < self.min_ttl {
             return Err(format!(
                 "max_ttl_ms, {}, is below min_ttl_ms, {}",
