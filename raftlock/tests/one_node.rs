@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raftlock::{Config, Handle, serve};
-use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Stream};
+use raftlock_client::{
+    AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security, Stream,
+};
 
 async fn start(dir: &Path) -> (Handle, Api, String) {
     let config = Config::single("127.0.0.1:0".parse().unwrap(), dir.to_owned());
@@ -215,6 +217,13 @@ async fn bad_requests_get_typed_errors() {
         api.show("a/...").await.ok().is_some(),
         "it is a name like others"
     );
+    let http = Security::default().http(None).unwrap();
+    for namespace in ["", "a/b", "..", "\u{1}", &"x".repeat(513)] {
+        let asked = http.post(format!("http://{}/v1/sessions", handle.addr()));
+        let body = serde_json::json!({ "namespace": namespace });
+        let answer = asked.json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "no lock is of {namespace:?}");
+    }
     handle.stop().await;
 }
 

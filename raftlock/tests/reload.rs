@@ -152,3 +152,26 @@ async fn a_stop_answers_what_waits_and_lets_the_directory_go() {
     }
     assert!(told.contains(&Event::Deposed), "{told:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_end_with_the_token_that_was_shown_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::single("127.0.0.1:0".parse().unwrap(), dir.path().to_owned());
+    config.admin_tokens = vec![OLD.to_owned(), BOTH.to_owned()];
+    let handle = serve(config.clone()).await.unwrap();
+    let watch = async |token: &str| {
+        let http = Security::default().http(None).unwrap();
+        let asked = http.get(format!("http://{}/v1/events", handle.addr()));
+        // The name of the scheme has no case.
+        let asked = asked.header("authorization", format!("bearer {token}"));
+        asked.send().await.unwrap().error_for_status().unwrap()
+    };
+    let (mut old, mut kept) = (watch(OLD).await, watch(BOTH).await);
+    config.admin_tokens = vec![NEW.to_owned(), BOTH.to_owned()];
+    handle.reload(&config).unwrap();
+    let ended = timeout(Duration::from_secs(5), old.chunk()).await;
+    assert_eq!(ended.expect("it goes on").unwrap(), None);
+    let quiet = timeout(Duration::from_millis(200), kept.chunk()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    handle.stop().await;
+}

@@ -89,8 +89,9 @@ impl Access {
         if self.tokens.is_empty() {
             return Ok(Caller::Any);
         }
-        let token = header.and_then(|text| text.strip_prefix("Bearer "));
-        let known = token.and_then(|token| self.tokens.get(&fingerprint(token.trim())));
+        let token = header.and_then(|text| text.split_once(' '));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let known = token.and_then(|(_, token)| self.tokens.get(&fingerprint(token.trim())));
         known.cloned().ok_or_else(|| {
             let message = "send a bearer token of this namespace: Authorization: Bearer …";
             ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)

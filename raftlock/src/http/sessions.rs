@@ -72,7 +72,11 @@ pub(super) fn open_op<'a>(
     let client = wanted.client;
     let namespace = match (wanted.lock, wanted.namespace) {
         (Some(lock), None) => namespace_of(lock),
-        (None, named) => named.unwrap_or(DEFAULT_NAMESPACE),
+        (None, Some(named)) => {
+            check_namespace(named)?;
+            named
+        }
+        (None, None) => DEFAULT_NAMESPACE,
         (Some(lock), Some(named)) if namespace_of(lock) == named => named,
         (Some(_), Some(_)) => {
             return Err(ApiError::bad_request("lock is of another namespace"));
@@ -103,6 +107,14 @@ pub(super) fn open_op<'a>(
         max_sessions: limits.max_sessions,
     };
     Ok((group, session, op))
+}
+
+/// A namespace is what may stand before the first `/` of a name.
+fn check_namespace(name: &str) -> Result<(), ApiError> {
+    if name.contains('/') {
+        return Err(ApiError::bad_request("namespace: must not contain /"));
+    }
+    check_name(name)
 }
 
 /// A session just opened, as clients are told.

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::future;
 use futures_util::stream::{self, StreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -161,12 +162,15 @@ pub(super) struct Ask {
     prefix: String,
 }
 
-/// `GET /v1/events?prefix=`: one JSON object a line, of the groups that this node leads, from now on.
+/// `GET /v1/events?prefix=`: one JSON object a line, of the groups that this node leads, from now on. It ends when its token
+/// is withdrawn or may see other namespaces.
 pub(super) async fn events(
     State(app): State<Arc<App>>,
     caller: Caller,
+    headers: HeaderMap,
     Query(ask): Query<Ask>,
 ) -> Result<Response, ApiError> {
+    let changed = changed(Arc::clone(&app), caller.clone(), headers);
     let groups = app.groups.iter().map(|group| {
         let (id, receiver) = (group.id, group.shared.watch.subscribe());
         lines(id, receiver).boxed()
@@ -176,9 +180,23 @@ pub(super) async fn events(
         std::future::ready(shown.then_some(Ok::<_, Infallible>(Bytes::from(line))))
     };
     let stopping = app.stopping.clone().cancelled_owned();
+    let over = future::select(Box::pin(stopping), Box::pin(changed));
     let lines = stream::select_all(groups).filter_map(seen);
-    let body = Body::from_stream(lines.take_until(stopping));
+    let body = Body::from_stream(lines.take_until(over));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+/// Resolves when who shows these headers is another caller than before.
+async fn changed(app: Arc<App>, before: Caller, headers: HeaderMap) {
+    let mut reloaded = app.reloaded();
+    let shown = headers.get(header::AUTHORIZATION);
+    let shown = shown.and_then(|value| value.to_str().ok());
+    loop {
+        let now = app.policy().access.caller(shown);
+        if now.ok().as_ref() != Some(&before) || reloaded.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Events of one group as lines, each with its lock. One that missed some says how many.
