@@ -12,7 +12,7 @@ mod runtime;
 mod server;
 mod snapshot;
 mod state_machine;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

@@ -19,6 +19,7 @@ pub mod process;
 mod record;
 mod session;
 mod tests;
+mod votes;
 pub mod watch;
 mod wire;
 mod world;
@@ -89,6 +90,7 @@ impl Run {
         net::reset();
         client::reset();
         leads::reset();
+        votes::reset();
         maps::reset();
         let mut rng = SmallRng::seed_from_u64(seed);
         let shape = Shape::draw(&mut rng);

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::process::{self, Process};
+use super::votes::Watched;
 use crate::chance;
 use crate::transport::{Listener, Stream, Transport};
 
@@ -406,7 +407,7 @@ impl Transport for SimNet {
             let (machine, port) = place(addr)?;
             let limit = Duration::from_millis(500);
             let stream = tokio::time::timeout(limit, connect(machine, port)).await??;
-            Ok(Box::new(stream) as Box<dyn Stream>)
+            Ok(Box::new(Watched::new(stream, true)) as Box<dyn Stream>)
         })
     }
 
@@ -417,7 +418,10 @@ impl Transport for SimNet {
 
 impl Listener for SimListener {
     fn accept(&mut self) -> Pending<'_, Box<dyn Stream>> {
-        Box::pin(async move { Ok(Box::new(self.next().await) as Box<dyn Stream>) })
+        Box::pin(async move {
+            let stream = self.next().await;
+            Ok(Box::new(Watched::new(stream, false)) as Box<dyn Stream>)
+        })
     }
 
     fn addr(&self) -> String {
