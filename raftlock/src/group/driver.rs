@@ -65,6 +65,7 @@ enum Asked {
 pub struct Driver<B> {
     backend: Arc<B>,
     shared: Arc<Shared>,
+    group: u32,
     node: u64,
     boot: u64,
     sequence: u64,
@@ -91,10 +92,11 @@ pub struct Driver<B> {
 
 impl<B: Backend> Driver<B> {
     /// A driver that has not started.
-    pub fn new(backend: Arc<B>, shared: Arc<Shared>, node: u64, boot: u64) -> Self {
+    pub fn new(backend: Arc<B>, shared: Arc<Shared>, group: u32, node: u64, boot: u64) -> Self {
         Driver {
             backend,
             shared,
+            group,
             node,
             boot,
             sequence: 0,
@@ -207,7 +209,11 @@ impl<B: Backend> Driver<B> {
             Applied::Led(term) if self.leading == Some(term) => {
                 let timers = Timers::of(&self.shared.machine(), host::now());
                 self.timers = Some((term, timers));
-                tracing::info!(term, "leading; every session starts a full TTL");
+                tracing::info!(
+                    group = self.group,
+                    term,
+                    "leading; every session starts a full TTL"
+                );
                 for cmd in std::mem::take(&mut self.early) {
                     self.command(cmd);
                 }

@@ -73,7 +73,7 @@ async fn led() -> Led {
     };
     let (group, inbox) = Group::new(0, Arc::clone(&shared));
     let (applied, events) = mpsc::unbounded_channel();
-    tokio::spawn(Driver::new(Arc::new(paper), shared, 1, 7).run(inbox, events));
+    tokio::spawn(Driver::new(Arc::new(paper), shared, 0, 1, 7).run(inbox, events));
     let led = Led {
         log,
         group,

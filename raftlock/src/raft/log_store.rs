@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::snapshot::Covered;
 use super::{Entry, LogId, Types, Vote};
 use crate::flaw::{self, Flaw};
-use crate::wal::{Flusher, Job, Record, RecordKind};
+use crate::wal::{Flusher, Job, RESTORE, Record, RecordKind};
 
 #[derive(Default)]
 struct State {
@@ -96,7 +96,7 @@ impl LogStore {
         }
         if state.purged > snapshot {
             return Err(io::Error::other(format!(
-                "the log begins after {:?}, the snapshot ends at {snapshot:?}; wipe this replica and add it anew, or restore a backup",
+                "the log begins after {:?}, the snapshot ends at {snapshot:?}; {RESTORE}",
                 state.purged
             )));
         }

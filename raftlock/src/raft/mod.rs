@@ -6,6 +6,7 @@ mod log_store;
 mod network;
 mod node;
 mod peers;
+mod refusals;
 mod replica;
 mod runs;
 mod runtime;

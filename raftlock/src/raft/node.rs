@@ -146,7 +146,7 @@ impl Node {
             let backend = Arc::new(RaftBackend::new(replica.clone(), &mut tasks));
             let (handle, inbox) = Group::new(group, Arc::clone(&shared));
             tasks.spawn(host::scoped(
-                Driver::new(backend, shared, id, boot).run(inbox, events),
+                Driver::new(backend, shared, group, id, boot).run(inbox, events),
             ));
             tasks.spawn(host::scoped(keep_house(
                 group,

@@ -74,6 +74,19 @@ pub enum PeerError {
     Refused(String),
 }
 
+impl PeerError {
+    /// Why, in short: the same for as long as it is the same.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            PeerError::Stranger { what, .. } => what,
+            PeerError::Wiped { .. } => "wiped",
+            PeerError::RolledBack { .. } => "rolled back",
+            PeerError::Late { .. } => "late",
+            PeerError::Refused(_) => "refused",
+        }
+    }
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Saved {
     incarnation: u64,

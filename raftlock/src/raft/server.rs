@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, unconstrained};
 
 use super::peers::PeerBook;
+use super::refusals::Refusals;
 use super::wire::{self, Ask, FRAME_LIMIT, HELLO_LIMIT, Hello, Request, Response, Tell};
 use super::{Replica, Snapshot};
 use crate::host::{self, sleep, timeout};
@@ -33,13 +34,15 @@ pub async fn accept(
 ) {
     let mut connections = JoinSet::new();
     let mut strangers = Strangers::new(STRANGERS);
+    let refusals = Arc::new(Refusals::new());
     loop {
         tokio::select! {
             biased;
             accepted = listener.accept() => match accepted {
                 Ok(stream) => strangers.enter(|stranger| {
                     let (book, replicas) = (Arc::clone(&book), Arc::clone(&replicas));
-                    connections.spawn(host::scoped(connection(stream, stranger, book, replicas)))
+                    let refusals = Arc::clone(&refusals);
+                    connections.spawn(host::scoped(connection(stream, stranger, book, replicas, refusals)))
                 }),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept on the peer port");
@@ -56,8 +59,9 @@ async fn connection(
     stranger: Stranger,
     book: Arc<PeerBook>,
     replicas: Arc<Vec<Replica>>,
+    refusals: Arc<Refusals>,
 ) {
-    if let Err(error) = talk(stream, stranger, &book, replicas).await {
+    if let Err(error) = talk(stream, stranger, &book, replicas, &refusals).await {
         tracing::debug!(%error, "a peer's connection ended");
     }
 }
@@ -67,6 +71,7 @@ async fn talk(
     stranger: Stranger,
     book: &PeerBook,
     replicas: Arc<Vec<Replica>>,
+    refusals: &Refusals,
 ) -> io::Result<()> {
     let hello: Hello = timeout(
         Duration::from_secs(2),
@@ -79,7 +84,7 @@ async fn talk(
         .write_all(&wire::frame(&book.hello(hello.from, refused))?)
         .await?;
     if let Err(error) = admitted {
-        tracing::warn!(%error, "refused a peer");
+        refusals.tell(hello.from, &error);
         return Ok(());
     }
     drop(stranger);

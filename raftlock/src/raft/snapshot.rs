@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Snapshot, SnapshotMeta};
-use crate::wal::Dir;
+use crate::wal::{Dir, RESTORE};
 
 const MAGIC: &[u8; 8] = b"RLSNAP02";
 const HEAD: usize = 16;
@@ -94,7 +94,7 @@ impl SnapshotFile {
         let snapshot = parse(&bytes).ok_or_else(|| {
             let name = &self.name;
             io::Error::other(format!(
-                "{name} is damaged, or of another version; wipe this replica and add it anew, or restore a backup"
+                "{name} is damaged, or of another version; {RESTORE}"
             ))
         })?;
         self.covered.set(&snapshot.meta);

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
@@ -62,13 +61,10 @@ impl RealDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = File::create(path.join("LOCK"))?;
-        // A predecessor in this process may still be letting go of its last connections.
-        let patience = Instant::now() + Duration::from_secs(2);
-        while lock.try_lock().is_err() {
-            if Instant::now() > patience {
-                return Err(io::Error::other("another replica is using this directory"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if lock.try_lock().is_err() {
+            return Err(io::Error::other(
+                "another replica is using this directory; stop it, or use another",
+            ));
         }
         Ok(RealDir {
             path: path.to_owned(),

@@ -18,6 +18,10 @@ pub use flusher::{FlushStats, Flusher, Job};
 pub use frame::{Record, RecordKind};
 pub use log::{Wal, WalOptions};
 
+/// What is to be done about a directory that is of no use any more.
+pub const RESTORE: &str =
+    "restore all replicas from a backup, see \"A replica that lost its disk\" in docs/raftlock.md";
+
 /// Why the log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
@@ -32,9 +36,7 @@ pub enum WalError {
         source: std::io::Error,
     },
     /// Bytes that are not what was written.
-    #[error(
-        "corrupt log: {name} at offset {offset}: {what}; rebuild this replica from the others or from a snapshot"
-    )]
+    #[error("corrupt log: {name} at offset {offset}: {what}; {}", RESTORE)]
     Corrupt {
         /// The segment.
         name: String,
