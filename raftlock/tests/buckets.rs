@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use common::{eventually, free_addr, hold};
+use common::{eventually, free_addr, hold, peers};
 use raftlock::buckets::{BucketMap, bucket_of};
 use raftlock::{Config, Handle, ServeError, serve};
 use raftlock_client::{Api, Client, ClientOptions, Mode, Security, Stream};
@@ -28,7 +27,7 @@ async fn json_of(handle: &Handle, path: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_map_is_kept_in_a_group_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let peers: BTreeMap<u64, String> = (1..=3).map(|id| (id, free_addr(42).to_string())).collect();
+    let peers = peers(42, 3);
     let config = |id: u64| Config {
         id,
         peers: peers.clone(),

@@ -1,11 +1,13 @@
 //! Three replicas in one process: elections, leader loss, restarts.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use common::{free_addr, peers};
 use raftlock::{Config, Handle, serve};
 use raftlock_client::{AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security};
 
@@ -15,28 +17,19 @@ struct Cluster {
     _dir: tempfile::TempDir,
 }
 
-/// Each test has its own loopback address, so that two never draw the same port.
-fn free_addr(net: u8) -> String {
-    TcpListener::bind(format!("127.0.{net}.1:0"))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
-
 fn config(net: u8, dir: &Path, id: u64, peers: &BTreeMap<u64, String>, groups: u32) -> Config {
     Config {
         id,
         peers: peers.clone(),
         groups,
-        ..Config::single(free_addr(net).parse().unwrap(), dir.join(id.to_string()))
+        ..Config::single(free_addr(net), dir.join(id.to_string()))
     }
 }
 
 impl Cluster {
     async fn start(net: u8, count: u64, groups: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let peers: BTreeMap<u64, String> = (1..=count).map(|id| (id, free_addr(net))).collect();
+        let peers = peers(net, count);
         let configs: BTreeMap<u64, Config> = (1..=count)
             .map(|id| (id, config(net, dir.path(), id, &peers, groups)))
             .collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Server, eventually, free_addr};
+use common::{Server, eventually, free_addr, peers_argument};
 use raftlock_client::{Client, ClientOptions, Mode};
 
 /// `raftlock …` with these endpoints: whether it succeeded, what it printed, what it said on stderr.
@@ -66,10 +66,7 @@ fn replica(dir: &Path, id: u64, peers: &str) -> Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_replica_does_not_fill_the_log() {
     let dir = tempfile::tempdir().unwrap();
-    let peers: Vec<String> = (1..=3)
-        .map(|id| format!("{id}={}", free_addr(52)))
-        .collect();
-    let peers = peers.join(",");
+    let peers = peers_argument(52, 3);
     let mut nodes: Vec<Server> = (1..=2).map(|id| replica(dir.path(), id, &peers)).collect();
     let client = Client::new(&[nodes[0].url()], ClientOptions::default()).unwrap();
     eventually("a lock", async || {

@@ -1,14 +1,16 @@
 //! Replicas as processes, killed with SIGKILL under load: no acknowledged grant is lost, no token goes back.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::{free_addr, peers_argument};
 use raftlock_client::{AcquireOptions, Api, Outcome, Retry};
 
 struct Replicas {
@@ -18,25 +20,16 @@ struct Replicas {
     data: tempfile::TempDir,
 }
 
-fn free_addr() -> String {
-    TcpListener::bind("127.0.21.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
+const NET: u8 = 21;
 
 impl Replicas {
     fn start(count: usize) -> Self {
-        let listen: Vec<String> = (0..count).map(|_| free_addr()).collect();
-        let peers: Vec<String> = (1..=count)
-            .map(|id| format!("{id}={}", free_addr()))
-            .collect();
+        let listen: Vec<String> = (0..count).map(|_| free_addr(NET).to_string()).collect();
         let data = tempfile::tempdir().unwrap();
         let mut replicas = Replicas {
             children: Vec::new(),
             listen,
-            peers: peers.join(","),
+            peers: peers_argument(NET, count as u64),
             data,
         };
         for at in 0..count {

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Server, eventually, free_addr};
+use common::{Server, eventually, peers_argument};
 use raftlock_client::{Client, ClientOptions, Mode, Security};
 use serde_json::Value;
 
@@ -26,10 +26,7 @@ async fn leader(nodes: &[Server]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_client_follows_its_session_to_the_next_leader() {
     let dir = tempfile::tempdir().unwrap();
-    let peers: Vec<String> = (1..=3)
-        .map(|id| format!("{id}={}", free_addr(53)))
-        .collect();
-    let peers = peers.join(",");
+    let peers = peers_argument(53, 3);
     let start = |id: usize| {
         let (data, id) = (dir.path().join(id.to_string()), id.to_string());
         let listen = format!("127.0.53.{id}:0");

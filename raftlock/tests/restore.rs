@@ -1,38 +1,28 @@
 //! A backup of three replicas, restored into a cluster of new ones: tokens rise above all of the lost history.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::net::TcpListener;
+mod common;
+
 use std::path::Path;
 use std::time::Duration;
 
+use common::{free_addr, peers};
 use raftlock::backup::{Backup, begin_with};
 use raftlock::wal::RealDir;
 use raftlock::{Config, Handle, serve};
 use raftlock_client::{AcquireOptions, Api, Outcome, Security};
 
-const PLACE: &str = "127.0.41.1";
-
-fn free_addr() -> String {
-    TcpListener::bind(format!("{PLACE}:0"))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
+const NET: u8 = 41;
 
 async fn cluster(dir: &Path) -> (Vec<Handle>, Api) {
-    let peers: BTreeMap<u64, String> = (1..=3).map(|id| (id, free_addr())).collect();
+    let peers = peers(NET, 3);
     let mut nodes = Vec::new();
     for id in 1..=3 {
         let config = Config {
             id,
             peers: peers.clone(),
             groups: 2,
-            ..Config::single(
-                format!("{PLACE}:0").parse().unwrap(),
-                dir.join(id.to_string()),
-            )
+            ..Config::single(free_addr(NET), dir.join(id.to_string()))
         };
         nodes.push(serve(config).await.unwrap());
     }

@@ -3,11 +3,10 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{certificates, free_addr, wait};
+use common::{certificates, peers, wait};
 use raftlock::config::{ClientTls, Namespace, PeerTls};
 use raftlock::{Config, Handle, serve};
 use raftlock_client::{
@@ -252,7 +251,7 @@ async fn greets_plainly(addr: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_show_each_other_certificates() {
     let dir = tempfile::tempdir().unwrap();
-    let peers: BTreeMap<u64, String> = (1..=3).map(|id| (id, free_addr(33).to_string())).collect();
+    let peers = peers(33, 3);
     let (ca, cert, key) = certificates(dir.path(), "peers", HOST);
     let (_, other_cert, other_key) = certificates(dir.path(), "others", HOST);
     let config = |id: u64, cert: &Path, key: &Path| Config {

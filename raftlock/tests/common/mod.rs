@@ -3,6 +3,7 @@
 
 pub mod replicas;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,19 @@ pub async fn hold(stream: &Stream, lock: &str, ttl_ms: u64) -> (String, Grant) {
 pub fn free_addr(net: u8) -> SocketAddr {
     let listener = TcpListener::bind(format!("127.0.{net}.1:0")).unwrap();
     listener.local_addr().unwrap()
+}
+
+/// Peer addresses of replicas, by number.
+pub fn peers(net: u8, count: u64) -> BTreeMap<u64, String> {
+    let one = |id| (id, free_addr(net).to_string());
+    (1..=count).map(one).collect()
+}
+
+/// The same as `--peers` takes it.
+pub fn peers_argument(net: u8, count: u64) -> String {
+    let peers = peers(net, count).into_iter();
+    let one: Vec<String> = peers.map(|(id, addr)| format!("{id}={addr}")).collect();
+    one.join(",")
 }
 
 /// An authority of its own in `dir`, named `stem`, and a certificate for an address signed by it: (ca, cert, key).
