@@ -78,6 +78,20 @@ fn one_that_a_fault_ends_or_may_end_is_none() {
     }
 }
 
+#[test]
+fn a_full_disk_ends_the_server_over_it_and_the_others_serve_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = fencepost(dir.path(), "run disk-full --seed 1 --out run");
+    assert_eq!(code(&out), 0, "{}", told(&out));
+    let run = dir.path().join("run");
+    let checks = json(&run.join("verdict.json"))["checks"].clone();
+    assert_eq!(checks[CHECK]["verdict"], "holds", "{}", told(&out));
+    let reason = checks[CHECK]["reason"].as_str().unwrap();
+    let ended = "ended, as fault disk may end it: exit status: 1";
+    assert!(reason.contains(ended), "{reason}");
+    assert_eq!(verdict(&run, "available"), "holds");
+}
+
 fn find(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
     let mut all = std::env::split_paths(&path).map(|d| d.join(program));

@@ -35,6 +35,9 @@ pub struct ServeArgs {
     /// Heartbeat interval between replicas, ms; an election begins 8 to 10 of them after the last one heard [default: 80]
     #[arg(long)]
     pub heartbeat_ms: Option<u64>,
+    /// A group takes a snapshot after so many KiB of its log, which the disk must have room for [default: 32768]
+    #[arg(long)]
+    pub snapshot_kb: Option<u32>,
     /// Groups that share the name space [default: 1]
     #[arg(long)]
     pub groups: Option<u32>,
@@ -109,6 +112,8 @@ impl TryFrom<ServeArgs> for Config {
             cluster: args.cluster.or(file.cluster).unwrap_or(plain.cluster),
             client_url: args.client_url.or(file.client_url).unwrap_or_default(),
             heartbeat: heartbeat.max(Duration::from_millis(10)),
+            snapshot_bytes: (args.snapshot_kb.or(file.snapshot_kb))
+                .map_or(plain.snapshot_bytes, |kb| kb as usize * 1024),
             groups: args.groups.or(file.groups).unwrap_or(plain.groups),
             min_ttl,
             max_ttl,

@@ -27,6 +27,8 @@ struct Raftlock {
     /// Raft groups that share the name space.
     groups: u32,
     lock_delay_ms: u64,
+    /// Of its log, after which a group takes a snapshot.
+    snapshot_kb: Option<u32>,
     #[serde(skip)]
     client: Params,
 }
@@ -37,6 +39,7 @@ impl Default for Raftlock {
             nodes: 1,
             groups: 1,
             lock_delay_ms: 0,
+            snapshot_kb: None,
             client: Params::new(),
         }
     }
@@ -76,6 +79,10 @@ impl System for Raftlock {
                 // Nobody else reaches the run's own network.
                 "--trust-network".into(),
             ]);
+            let spec = match self.snapshot_kb {
+                Some(kb) => spec.args([format!("--snapshot-kb={kb}")]),
+                None => spec,
+            };
             match self.nodes {
                 1 => spec,
                 _ => spec.args([format!("--peers={}", peers.join(","))]),

@@ -41,6 +41,7 @@ pub struct ConfigFile {
     pub(crate) cluster: Option<String>,
     pub(crate) client_url: Option<String>,
     pub(crate) heartbeat_ms: Option<u64>,
+    pub(crate) snapshot_kb: Option<u32>,
     pub(crate) groups: Option<u32>,
     pub(crate) min_ttl_ms: Option<u64>,
     pub(crate) max_ttl_ms: Option<u64>,

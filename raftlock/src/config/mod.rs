@@ -123,6 +123,9 @@ impl Config {
         if !(1..=64).contains(&self.groups) {
             return Err("--groups must be 1 to 64".to_owned());
         }
+        if self.snapshot_bytes == 0 {
+            return Err("snapshot_kb must be above 0".to_owned());
+        }
         self.own_limits().check()?;
         for (name, namespace) in &self.namespaces {
             namespace.check(name)?;
@@ -163,6 +166,7 @@ impl Config {
             ("cluster", self.cluster != other.cluster),
             ("client_url", self.client_url != other.client_url),
             ("heartbeat_ms", self.heartbeat != other.heartbeat),
+            ("snapshot_kb", self.snapshot_bytes != other.snapshot_bytes),
             ("groups", self.groups != other.groups),
             ("slow_reader_ms", self.slow_reader != other.slow_reader),
             (
@@ -367,8 +371,9 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         type Make = fn(&mut Config);
         let ms = Duration::from_millis;
-        let wrong: [(&str, Make); 12] = [
+        let wrong: [(&str, Make); 13] = [
             ("id", |config| config.id = 0),
+            ("snapshot_kb", |config| config.snapshot_bytes = 0),
             ("min_ttl_ms", |config| config.min_ttl = Duration::ZERO),
             ("max_ttl_ms", |config| {
                 config.max_ttl = Duration::from_millis(99)

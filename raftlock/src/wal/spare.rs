@@ -61,9 +61,12 @@ impl Spare {
                 }
             };
             let made = File::create(&path).and_then(|file| zeros(&file, 0..size, slowly));
-            if made.is_err() {
+            if let Err(error) = &made {
                 // The disk may be full: the room is wanted elsewhere.
                 let _ = remove(&path);
+                if error.kind() != io::ErrorKind::Interrupted {
+                    tracing::warn!(%error, "cannot make room for the log ahead; this node stops when it has no more");
+                }
             }
             made
         };

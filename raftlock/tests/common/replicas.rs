@@ -7,7 +7,7 @@ use std::time::Duration;
 use raftlock_client::{Api, RequestBuilder, Security};
 use serde_json::Value;
 
-use super::{Server, eventually, free_addr};
+use super::{Server, eventually, free_addr, peers_argument};
 
 pub fn get(url: String) -> RequestBuilder {
     let limit = Some(Duration::from_secs(1));
@@ -28,13 +28,10 @@ pub struct Replicas {
 impl Replicas {
     /// Three that are ready.
     pub async fn start(net: u8) -> Self {
-        let peers: Vec<String> = (1..=3)
-            .map(|id| format!("{id}={}", free_addr(net)))
-            .collect();
         let mut replicas = Replicas {
             nodes: Vec::new(),
             listen: (0..3).map(|_| free_addr(net)).collect(),
-            peers: peers.join(","),
+            peers: peers_argument(net, 3),
             dir: tempfile::tempdir().unwrap(),
         };
         replicas.nodes = (0..3).map(|at| Some(replicas.node(at))).collect();
