@@ -86,14 +86,7 @@ async fn redis_lives_dies_and_leaves_nothing() {
     );
     assert_eq!(host.node_exit(0).await, None);
     host.kill_node(0).await.unwrap();
-    let mut how = None;
-    for _ in 0..200 {
-        how = host.node_exit(0).await;
-        if how.is_some() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
+    let how = host.node_exit_within(0, Duration::from_secs(5)).await;
     assert_eq!(how.as_deref(), Some("signal: 9 (SIGKILL)"));
     let run = host.site().clone();
     host.stop().await.unwrap();

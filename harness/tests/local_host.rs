@@ -105,14 +105,7 @@ async fn says_how_a_node_ended(host: &dyn Host) {
     assert_eq!(host.node_exit(0).await, None);
     let ends = NodeSpec::new("ends-1", "none", "sh").args(["-c", "exit 7"]);
     host.start_node(1, ends).await.expect("a node");
-    let mut how = None;
-    for _ in 0..200 {
-        how = host.node_exit(1).await;
-        if how.is_some() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
+    let how = host.node_exit_within(1, Duration::from_secs(5)).await;
     assert_eq!(how.as_deref(), Some("exit status: 7"));
     host.kill_node(0).await.expect("killed");
     assert_eq!(

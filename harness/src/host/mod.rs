@@ -4,9 +4,10 @@
 //! A host never names a system and knows no fault: it hands out [`Unit`]s, and a fault acts on
 //! a unit's processes and network namespace.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
 
 use crate::images::{Image, Say};
 
@@ -97,6 +98,18 @@ pub trait Host: Send + Sync {
     /// How the node's program ended, its exit status or signal; `None` while it runs, and where that is not known (yet).
     async fn node_exit(&self, index: usize) -> Option<String>;
 
+    /// The same, asked for again until it is known, for so long at most.
+    async fn node_exit_within(&self, index: usize, limit: Duration) -> Option<String> {
+        let until = Instant::now() + limit;
+        loop {
+            let how = self.node_exit(index).await;
+            if how.is_some() || Instant::now() > until {
+                return how;
+            }
+            sleep(ASK_AGAIN).await;
+        }
+    }
+
     /// Copies the node's data directory aside under `label`, for [`DataFate::Snapshot`].
     /// The copy of a running node is what a crash would leave, at best.
     async fn snapshot_node(&self, index: usize, label: &str) -> Result<(), HostError>;
@@ -112,6 +125,8 @@ pub trait Host: Send + Sync {
     /// Ends everything: processes, containers, network, scratch files. Idempotent.
     async fn stop(&self) -> Result<(), HostError>;
 }
+
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Cleans up after runs that were killed, then prepares a run's network on the named host.
 ///

@@ -11,8 +11,8 @@ use super::core::{Command, CoreHandle};
 use super::env::RunEnv;
 
 const EVERY: Duration = Duration::from_millis(100);
-/// How often its host is asked how a server ended, before nobody knows.
-const ASKED: u32 = 20;
+/// How long its host is asked how a server ended, before nobody knows.
+const ASKED: Duration = Duration::from_secs(2);
 /// Lines of a log that are told, and characters of each.
 const LINES: usize = 3;
 const WIDTH: usize = 300;
@@ -47,14 +47,7 @@ pub async fn nodes(env: Arc<RunEnv>, core: CoreHandle) {
 }
 
 async fn ended(env: &RunEnv, n: usize) -> Ended {
-    let mut how = env.host.node_exit(n).await;
-    for _ in 1..ASKED {
-        if how.is_some() {
-            break;
-        }
-        tokio::time::sleep(EVERY).await;
-        how = env.host.node_exit(n).await;
-    }
+    let how = env.host.node_exit_within(n, ASKED).await;
     let node = format!("node:{n}");
     let log = env.logs.join(format!("node-{n}.log"));
     Ended {
