@@ -92,6 +92,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Kills all.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        (0..self.children.len()).try_for_each(|index| self.kill(index))
+    }
+
     /// Starts a killed replica again.
     pub fn restart(&mut self, index: usize) -> anyhow::Result<()> {
         self.children[index] = spawn(&self.commands[index])?;

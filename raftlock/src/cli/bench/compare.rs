@@ -39,11 +39,11 @@ impl Other {
 
     async fn run(&self, clients: usize, plan: Plan) -> anyhow::Result<Outcome> {
         Ok(match self {
-            Other::Etcd(etcd) => drive(etcd.callers(clients, plan.work).await?, plan).await,
+            Other::Etcd(etcd) => drive(etcd.callers(clients, plan).await?, plan).await,
             Other::ZooKeeper(zookeeper) => {
-                drive(zookeeper.callers(clients, plan.work).await?, plan).await
+                drive(zookeeper.callers(clients, plan).await?, plan).await
             }
-            Other::Redis(redis) => drive(redis.callers(clients).await?, plan).await,
+            Other::Redis(redis) => drive(redis.callers(clients, plan).await?, plan).await,
         })
     }
 
@@ -85,7 +85,7 @@ pub async fn run(
         let (mut mine, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..rounds.max(1) {
             let leaders = ours.leaders().await?;
-            let callers = stream::callers(&leaders, clients, work).await?;
+            let callers = stream::callers(&leaders, clients, plan).await?;
             mine.push(drive(callers, plan).await);
             theirs.push(other.run(clients, plan).await?);
         }
@@ -102,7 +102,8 @@ pub async fn run(
             other.name(): summary(&theirs),
         }));
     }
-    Ok(json!({ "compare": other.name(), "cases": cases }))
+    let connections = format!("{:?}", plan.connections).to_lowercase();
+    Ok(json!({ "compare": other.name(), "connections": connections, "cases": cases }))
 }
 
 fn summary(outcomes: &[Outcome]) -> Value {
@@ -134,6 +135,9 @@ pub fn print(figures: &Value) {
                 "  {service:<16} cycles/s {}  acquire p50 {} ms, p99 {} ms  failures {}",
                 seen["cycles_per_s"], seen["p50_ms"], seen["p99_ms"], seen["failures"]
             );
+            if let Some(why) = seen["why"].as_str() {
+                println!("  {service:<16} first failure: {why}");
+            }
         }
     }
 }

@@ -13,8 +13,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::cluster::{Processes, free_addr};
-use super::load::{Caller, Work};
-use super::stream::{CONNECTIONS, PER_SESSION, lock_name};
+use super::load::{Caller, Plan};
+use super::stream::{CONNECTIONS, lock_name};
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Header {
@@ -126,15 +126,12 @@ impl Etcd {
     }
 
     /// Clients at the leader, which saves etcd the way from a follower, on as many connections and leases as ours.
-    pub async fn callers(&self, clients: usize, work: Work) -> anyhow::Result<Vec<EtcdCaller>> {
+    pub async fn callers(&self, clients: usize, plan: Plan) -> anyhow::Result<Vec<EtcdCaller>> {
         let (mut channels, mut leases, mut out) = (Vec::new(), Vec::new(), Vec::new());
-        let shared = if work == Work::Contended {
-            1
-        } else {
-            PER_SESSION
-        };
+        let connections = plan.connections.among(clients, 3 * CONNECTIONS);
+        let shared = plan.connections.per_session(plan.work);
         for number in 0..clients {
-            if channels.len() < 3 * CONNECTIONS {
+            if channels.len() < connections {
                 channels.push(
                     Endpoint::from_shared(self.leader.clone())?
                         .tcp_nodelay(true)
@@ -142,7 +139,7 @@ impl Etcd {
                         .await?,
                 );
             }
-            let channel: Channel = channels[number % (3 * CONNECTIONS)].clone();
+            let channel: Channel = channels[number % connections].clone();
             if number.is_multiple_of(shared) {
                 let leased: Leased = unary(
                     &channel,
@@ -155,7 +152,7 @@ impl Etcd {
             out.push(EtcdCaller {
                 channel,
                 lease: leases[number / shared],
-                name: lock_name(work, number).into_bytes(),
+                name: lock_name(plan.work, number).into_bytes(),
                 key: Vec::new(),
             });
         }

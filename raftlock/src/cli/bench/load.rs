@@ -17,6 +17,33 @@ pub enum Work {
     Contended,
 }
 
+/// How clients reach the service; the other service's likewise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Connections {
+    /// Four to each node and a session for 16 clients, as by the proxies of a fleet
+    Shared,
+    /// A connection and a session for each client, as programs on their own have
+    Each,
+}
+
+impl Connections {
+    /// Over how many connections so many clients go, where sharing ones have `shared`.
+    pub fn among(self, clients: usize, shared: usize) -> usize {
+        match self {
+            Connections::Shared => shared.min(clients),
+            Connections::Each => clients,
+        }
+    }
+
+    /// Clients of one session. A contended lock is for clients with sessions of their own.
+    pub fn per_session(self, work: Work) -> usize {
+        match (self, work) {
+            (Connections::Each, _) | (_, Work::Contended) => 1,
+            (Connections::Shared, Work::Mix | Work::Cycles) => 16,
+        }
+    }
+}
+
 /// One client of a service, with its lock.
 pub trait Caller: Send + 'static {
     /// Takes the lock, in turn with the others that want it.
@@ -38,6 +65,8 @@ pub trait Caller: Send + 'static {
 pub struct Plan {
     /// What is done.
     pub work: Work,
+    /// Over what.
+    pub connections: Connections,
     /// Not measured, at the beginning.
     pub warm: Duration,
     /// Measured.

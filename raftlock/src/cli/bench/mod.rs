@@ -3,6 +3,7 @@
 mod cluster;
 mod compare;
 mod etcd;
+mod floor;
 mod http;
 mod kill;
 mod load;
@@ -18,7 +19,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use cluster::{Cluster, Setup};
-use load::{Outcome, Plan, Work, drive};
+use load::{Connections, Outcome, Plan, Work, drive};
 
 /// Measure a cluster started for this on this machine
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,9 @@ pub struct BenchArgs {
     /// What they do
     #[arg(long, value_enum, default_value = "mix")]
     work: Work,
+    /// Over which connections the clients go
+    #[arg(long, value_enum, default_value = "shared")]
+    connections: Connections,
     /// Each client calls over a plain HTTP connection of its own instead of a stream
     #[arg(long)]
     http: bool,
@@ -91,6 +95,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
     let mut cluster = Cluster::start(&setup, data.path()).await?;
     let plan = Plan {
         work: args.work,
+        connections: args.connections,
         warm: Duration::from_secs(2),
         seconds: Duration::from_secs(args.seconds.max(1)),
         rate: args.rate,
@@ -103,7 +108,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
             };
             compare::run(&cluster, peer, data.path(), plan, args.rounds).await?
         }
-        (_, Some(scenario)) => scenario.run(&mut cluster).await?,
+        (_, Some(scenario)) => scenario.run(&mut cluster, data.path()).await?,
         _ => load(&args, &cluster, plan).await?,
     };
     figures["replicas"] = json!(args.replicas);
@@ -130,16 +135,13 @@ async fn load(args: &BenchArgs, cluster: &Cluster, plan: Plan) -> anyhow::Result
         )
         .await
     } else {
-        drive(
-            stream::callers(&leaders, args.clients, plan.work).await?,
-            plan,
-        )
-        .await
+        drive(stream::callers(&leaders, args.clients, plan).await?, plan).await
     };
     let (cpu, resident) = cluster.usage();
     let mut figures = figures(&outcome);
     figures["clients"] = json!(args.clients);
     figures["over"] = json!(if args.http { "http" } else { "stream" });
+    figures["connections"] = json!(format!("{:?}", args.connections).to_lowercase());
     figures["work"] = json!(format!("{:?}", args.work).to_lowercase());
     figures["replicas_cpu_s"] = json!(round(cpu.saturating_sub(before).as_secs_f64()));
     figures["replica_max_rss_mb"] = json!(resident >> 20);

@@ -10,7 +10,7 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 
 use super::cluster::{Processes, free_addr};
-use super::load::{Caller, Work};
+use super::load::{Caller, Plan, Work};
 use super::stream::{CONNECTIONS, lock_name};
 
 const RELEASE: &str =
@@ -52,9 +52,9 @@ impl Redis {
     }
 
     /// Clients on as many connections as ours.
-    pub async fn callers(&self, clients: usize) -> anyhow::Result<Vec<RedisCaller>> {
+    pub async fn callers(&self, clients: usize, plan: Plan) -> anyhow::Result<Vec<RedisCaller>> {
         let mut connections = Vec::new();
-        for _ in 0..clients.min(3 * CONNECTIONS) {
+        for _ in 0..plan.connections.among(clients, 3 * CONNECTIONS) {
             connections.push(self.client.get_multiplexed_async_connection().await?);
         }
         let caller = |number: usize| RedisCaller {

@@ -1,5 +1,6 @@
 //! What a load's speed does not show: size, many waiters, a killed leader.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -22,6 +23,8 @@ pub enum Scenario {
     Waiters,
     /// The leader killed twenty times under load: how long until acquires succeed again
     LeaderKill,
+    /// What the disk and the loopback alone allow: the chain of one hand-over without Raft, locks or a runtime
+    Floor,
 }
 
 const SESSIONS: usize = 20_000;
@@ -34,16 +37,21 @@ impl Scenario {
     pub fn arguments(self) -> Vec<String> {
         match self {
             Scenario::Waiters => vec!["--max-waiters=2000".to_owned()],
-            Scenario::Million | Scenario::LeaderKill => Vec::new(),
+            Scenario::Million | Scenario::LeaderKill | Scenario::Floor => Vec::new(),
         }
     }
 
     /// Runs it.
-    pub async fn run(self, cluster: &mut Cluster) -> anyhow::Result<Value> {
+    pub async fn run(self, cluster: &mut Cluster, dir: &Path) -> anyhow::Result<Value> {
         match self {
             Scenario::Million => million(cluster).await,
             Scenario::Waiters => waiters(cluster).await,
             Scenario::LeaderKill => super::kill::leader_kill(cluster).await,
+            Scenario::Floor => {
+                cluster.stop()?;
+                let dir = dir.to_owned();
+                tokio::task::spawn_blocking(move || super::floor::floor(&dir)).await?
+            }
         }
     }
 }

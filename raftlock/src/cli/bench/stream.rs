@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use raftlock::buckets::BucketMap;
 use raftlock_client::{AcquireOptions, Stream};
 
-use super::load::{Caller, Work};
+use super::load::{Caller, Plan, Work};
 
-/// Connections to each node, shared by the clients, as by the proxies of a fleet.
+/// Connections to each node, where clients share them.
 pub const CONNECTIONS: usize = 4;
-/// Clients of one session.
-pub const PER_SESSION: usize = 16;
 
 /// A client over a shared stream.
 pub struct StreamCaller {
@@ -29,26 +27,23 @@ pub fn lock_name(work: Work, number: usize) -> String {
     }
 }
 
-/// Opens streams and sessions for `clients`, each at the leader of its lock's group. A contended lock is for clients
-/// with sessions of their own.
+/// Opens streams and sessions for `clients`, each at the leader of its lock's group.
 pub async fn callers(
     leaders: &[String],
     clients: usize,
-    work: Work,
+    plan: Plan,
 ) -> anyhow::Result<Vec<StreamCaller>> {
     let map = BucketMap::even(leaders.len() as u32);
     let mut streams: HashMap<(String, usize), Stream> = HashMap::new();
     let mut sessions: HashMap<(u32, usize), String> = HashMap::new();
-    let shared = if work == Work::Contended {
-        1
-    } else {
-        PER_SESSION
-    };
+    let work = plan.work;
+    let connections = plan.connections.among(clients, CONNECTIONS);
+    let shared = plan.connections.per_session(work);
     let mut out = Vec::new();
     for number in 0..clients {
         let lock = lock_name(work, number);
         let group = map.group_of(&lock);
-        let key = (leaders[group as usize].clone(), number % CONNECTIONS);
+        let key = (leaders[group as usize].clone(), number % connections);
         if !streams.contains_key(&key) {
             let (stream, mut events) = Stream::connect(&key.0).await?;
             tokio::spawn(async move { while events.recv().await.is_some() {} });

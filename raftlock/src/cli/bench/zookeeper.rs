@@ -9,8 +9,8 @@ use anyhow::Context;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::cluster::{Processes, free_addr};
-use super::load::{Caller, Work};
-use super::stream::{CONNECTIONS, PER_SESSION};
+use super::load::{Caller, Plan, Work};
+use super::stream::CONNECTIONS;
 
 const CLASSPATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 
@@ -89,15 +89,12 @@ impl ZooKeeper {
     pub async fn callers(
         &self,
         clients: usize,
-        work: Work,
+        plan: Plan,
     ) -> anyhow::Result<Vec<ZooKeeperCaller>> {
-        let sessions = match work {
-            Work::Contended => clients,
-            Work::Mix | Work::Cycles => clients
-                .div_ceil(PER_SESSION)
-                .max(3 * CONNECTIONS)
-                .min(clients),
-        };
+        let work = plan.work;
+        let sessions = clients
+            .div_ceil(plan.connections.per_session(work))
+            .max(plan.connections.among(clients, 3 * CONNECTIONS));
         let mut connected = Vec::new();
         for number in 0..sessions {
             connected.push(self.connect(number).await?);
