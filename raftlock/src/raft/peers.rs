@@ -82,6 +82,7 @@ impl PeerError {
             PeerError::Wiped { .. } => "wiped",
             PeerError::RolledBack { .. } => "rolled back",
             PeerError::Late { .. } => "late",
+            PeerError::SetBack { .. } => "set back",
             PeerError::Refused(_) => "refused",
         }
     }
