@@ -87,7 +87,8 @@ fn a_full_disk_ends_the_server_over_it_and_the_others_serve_on() {
     let checks = json(&run.join("verdict.json"))["checks"].clone();
     assert_eq!(checks[CHECK]["verdict"], "holds", "{}", told(&out));
     let reason = checks[CHECK]["reason"].as_str().unwrap();
-    let ended = "ended, as fault disk may end it: exit status: 1";
+    // By itself, not by a signal.
+    let ended = "ended, as fault disk may end it: exit status: ";
     assert!(reason.contains(ended), "{reason}");
     assert_eq!(verdict(&run, "available"), "holds");
 }
