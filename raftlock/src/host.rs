@@ -28,43 +28,19 @@ impl Latest {
         };
         Duration::from_nanos(latest)
     }
-
-    /// How far the clock, which now is `shown`, has to go on until the answers do.
-    pub fn ahead_of(&self, shown: Duration) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed)).saturating_sub(shown)
-    }
 }
-
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
-static LATEST: Latest = Latest(AtomicU64::new(0));
 
 /// The monotonic clock of this machine. Where the system's steps back all the same (a virtual machine that moved, an injected
 /// fault), this one stands still until that has caught up: Raft may not see time run back, and tokio's timers stand still too.
 pub fn now() -> Instant {
+    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static LATEST: Latest = Latest(AtomicU64::new(0));
     #[cfg(test)]
     if let Some(now) = process::now() {
         return now;
     }
     let begun = *BEGINNING;
     begun + LATEST.of(Instant::now().saturating_duration_since(begun))
-}
-
-/// How long [`now`] will still stand still because the system's clock stepped back.
-pub fn behind() -> Duration {
-    #[cfg(test)]
-    if let Some(behind) = process::behind() {
-        return behind;
-    }
-    LATEST.ahead_of(Instant::now().saturating_duration_since(*BEGINNING))
-}
-
-/// Waits by the kernel's own clock, also while [`now`] stands still.
-pub async fn wait_regardless(duration: Duration) {
-    #[cfg(test)]
-    if process::owner().is_some() {
-        return tokio::time::sleep(duration).await;
-    }
-    let _ = tokio::task::spawn_blocking(move || std::thread::sleep(duration)).await;
 }
 
 /// When tokio's clock will show what this machine's will show at `at`.
@@ -142,7 +118,5 @@ mod tests {
         let shown = [0, 100, 40, 99, 101, 101, 7].map(Duration::from_millis);
         let seen = shown.map(|shown| clock.of(shown).as_millis());
         assert_eq!(seen, [0, 100, 100, 100, 101, 101, 101]);
-        let behind = [7, 101, 102].map(|shown| clock.ahead_of(Duration::from_millis(shown)));
-        assert_eq!(behind.map(|behind| behind.as_millis()), [94, 0, 0]);
     }
 }

@@ -22,10 +22,6 @@ use crate::host::{self, sleep, timeout};
 use crate::transport::Transport;
 use crate::wal::{Dir, Flusher, Record};
 
-/// How far the clock may step back before leaderships are handed over, and how often that is looked at.
-const SET_BACK: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(250);
-
 /// Why a node cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -159,7 +155,6 @@ impl Node {
             replicas.push(replica);
         }
         let replicas = Arc::new(replicas);
-        tasks.spawn(host::scoped(keep_time(Arc::clone(&replicas), id)));
         if let Some(addr) = setup.peers.get(&id) {
             let listening = setup.transport.listen(addr).await;
             let listener = listening.map_err(|source| NodeError::Listen {
@@ -244,16 +239,6 @@ impl Node {
 
 /// Hands every leadership of node `id` to the voter that has most of the log; waits a second at most.
 pub async fn transfer_all(replicas: &[Replica], id: u64) {
-    let moving = begin_transfers(replicas, id).await;
-    let moved = async {
-        while moving.iter().any(|raft| raft.is_leader()) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let _ = timeout(Duration::from_secs(1), moved).await;
-}
-
-async fn begin_transfers(replicas: &[Replica], id: u64) -> Vec<&Replica> {
     let mut moving = Vec::new();
     for raft in replicas.iter().filter(|raft| raft.is_leader()) {
         let target = {
@@ -274,27 +259,12 @@ async fn begin_transfers(replicas: &[Replica], id: u64) -> Vec<&Replica> {
             moving.push(raft);
         }
     }
-    moving
-}
-
-/// Hands leaderships over while time stands still here: until the clock has caught up, this node would expire nothing. What others
-/// hand to it goes on as well.
-async fn keep_time(replicas: Arc<Vec<Replica>>, id: u64) {
-    let mut told = false;
-    loop {
-        host::wait_regardless(LOOK).await;
-        let behind = host::behind();
-        if behind > SET_BACK {
-            if !told {
-                tracing::warn!(
-                    ?behind,
-                    "the monotonic clock stepped back; leading nothing until it has caught up"
-                );
-            }
-            begin_transfers(&replicas, id).await;
+    let moved = async {
+        while moving.iter().any(|raft| raft.is_leader()) {
+            sleep(Duration::from_millis(10)).await;
         }
-        told = behind > SET_BACK;
-    }
+    };
+    let _ = timeout(Duration::from_secs(1), moved).await;
 }
 
 fn raft_config(setup: &NodeSetup) -> Result<Config, String> {

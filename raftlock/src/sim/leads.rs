@@ -51,14 +51,6 @@ pub fn reset() {
     });
 }
 
-/// Who leads a group in the highest term seen.
-pub fn leader(group: u32) -> Option<u64> {
-    SEEN.with_borrow(|seen| {
-        let terms = seen.leaders.range((group, 0)..=(group, u64::MAX));
-        terms.last().map(|(_, leader)| leader.node)
-    })
-}
-
 /// Follows whom a replica that starts now takes for leaders.
 pub fn follow(node: u64, replicas: &[Replica]) {
     let start = SEEN.with_borrow_mut(|seen| {

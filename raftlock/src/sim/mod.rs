@@ -80,11 +80,6 @@ struct Run {
 
 impl Run {
     fn of(seed: u64, flaw: Option<Flaw>) -> Run {
-        Self::with(seed, flaw, simulate)
-    }
-
-    /// A run of this story.
-    fn with(seed: u64, flaw: Option<Flaw>, story: impl AsyncFnOnce(Shape, &mut SmallRng)) -> Run {
         chance::seed(seed);
         flaw::seed(flaw);
         net::reset();
@@ -99,7 +94,7 @@ impl Run {
             .start_paused(true)
             .build()
             .expect("invariant: a runtime without I/O needs nothing of the system");
-        runtime.block_on(story(shape, &mut rng));
+        runtime.block_on(simulate(shape, &mut rng));
         drop(runtime);
         flaw::seed(None);
         let (events, broken) = record::end();

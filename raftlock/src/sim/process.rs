@@ -152,11 +152,6 @@ pub fn now() -> Option<Instant> {
     current().map(|process| process.start + process.latest.of(process.shown()))
 }
 
-/// How long that clock will still stand still.
-pub fn behind() -> Option<Duration> {
-    current().map(|process| process.latest.ahead_of(process.shown()))
-}
-
 /// When the current process's clock will show `local`.
 pub fn true_time(local: Instant) -> Instant {
     current().map_or(local, |process| process.true_time(local))
