@@ -3,15 +3,14 @@
 //! Blocking threads and nothing else, so that what a lock service needs beyond it shows beside its own figures. All
 //! three files are on one disk, as in the other benchmarks.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use raftlock::wal::{Dir, LogFile, RealDir};
 use serde_json::{Value, json};
 
 use super::load::histogram;
@@ -25,27 +24,22 @@ const REQUEST: usize = 128;
 const ANSWER: usize = 64;
 const FILE: u64 = 16 << 20;
 
-/// A file with room made ahead, as the log's segments have.
+/// A file of our log, with room made ahead.
 struct Log {
-    file: File,
+    file: Box<dyn LogFile>,
     at: u64,
 }
 
 impl Log {
-    fn create(path: &Path) -> io::Result<Self> {
-        let file = File::create(path)?;
-        let zeros = vec![0; 1 << 20];
-        for piece in (0..FILE).step_by(zeros.len()) {
-            file.write_all_at(&zeros, piece)?;
-        }
-        file.sync_all()?;
+    fn create(dir: &Path, name: &str) -> io::Result<Self> {
+        let file = RealDir::open(&dir.join(name))?.open("log", FILE)?;
         Ok(Log { file, at: 0 })
     }
 
     fn append(&mut self) -> io::Result<()> {
-        self.file.write_all_at(&[7; FRAME], self.at)?;
+        self.file.write_at(self.at, &[7; FRAME])?;
         self.at = (self.at + FRAME as u64) % (FILE - FRAME as u64);
-        self.file.sync_data()
+        self.file.sync()
     }
 }
 
@@ -107,7 +101,7 @@ fn timed(mut step: impl FnMut() -> io::Result<()>) -> io::Result<(Histogram<u64>
 
 /// Measures under `dir`: one sync, one message and its answer, and the whole chain.
 pub fn floor(dir: &Path) -> anyhow::Result<Value> {
-    let mut log = Log::create(&dir.join("floor-0"))?;
+    let mut log = Log::create(dir, "floor-0")?;
     let (syncs, _) = timed(|| log.append())?;
 
     let (mut near, mut far) = pair()?;
@@ -129,10 +123,7 @@ pub fn floor(dir: &Path) -> anyhow::Result<Value> {
     let (acks, told) = pair()?;
     let (acks_too, logs) = (
         acks.try_clone()?,
-        [
-            Log::create(&dir.join("floor-1"))?,
-            Log::create(&dir.join("floor-2"))?,
-        ],
+        [Log::create(dir, "floor-1")?, Log::create(dir, "floor-2")?],
     );
     let [log_one, log_two] = logs;
     let threads = [
