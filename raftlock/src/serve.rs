@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
+use axum::serve::{Listener, ListenerExt};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::host::{sleep, timeout};
 use crate::http::{self, App};
 use crate::raft::{Node, NodeError, NodeSetup, PeerBook, ReplicaStatus};
-use crate::transport::{self, Bounded, Live, MutualTls, Tcp, TlsListener, Transport};
+use crate::transport::{self, Live, MutualTls, Tcp, TlsListener, Transport};
 use crate::wal::{Dir, Flusher, RealDir, Wal, WalError, WalOptions};
 
 /// Why a node did not start or stopped.
@@ -227,7 +227,6 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     let node = Node::start(setup, failing).await?;
     let acceptor = config.tls.as_ref().map(transport::acceptor).transpose();
     let certificate = acceptor.map_err(certificates)?.map(Live::new);
-    let room = transport::room(config.max_connections);
     let app = App::new(
         config,
         node.groups.clone(),
@@ -242,12 +241,12 @@ pub async fn serve(config: Config) -> Result<Handle, ServeError> {
     match certificate.clone() {
         Some(live) => {
             let listener = TlsListener::new(listener, move || live.get()).map_err(listen_error)?;
-            answering.spawn(answer(Bounded::new(listener, room), Arc::clone(&app)))
+            answering.spawn(answer(listener, Arc::clone(&app)))
         }
         // Answers are small: held back for the acknowledgement of the one before, a hand-over would take 40 ms.
         None => {
             let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
-            answering.spawn(answer(Bounded::new(listener, room), Arc::clone(&app)))
+            answering.spawn(answer(listener, Arc::clone(&app)))
         }
     };
     let handle = Handle {
@@ -299,17 +298,10 @@ fn check_log(dir: &dyn Dir) -> std::io::Result<()> {
     }
 }
 
-async fn answer<L>(listener: L, app: Arc<App>)
-where
-    L: axum::serve::Listener<Addr: std::fmt::Debug>,
-{
-    let shutdown = app.stopping.clone().cancelled_owned();
-    if let Err(error) = axum::serve(listener, http::router(app))
-        .with_graceful_shutdown(shutdown)
-        .await
-    {
-        tracing::error!(%error, "the listener failed");
-    }
+async fn answer<L: Listener>(listener: L, app: Arc<App>) {
+    let room = http::room(app.config.max_connections);
+    let stopping = app.stopping.clone();
+    http::serve_clients(listener, http::router(app), room, stopping).await;
 }
 
 /// Serves until SIGINT or SIGTERM, or until the disk fails. SIGHUP reads the configuration anew.

@@ -120,6 +120,13 @@ async fn a_session_of_another_group_is_refused_with_the_maps_version() {
     for error in errors {
         assert_eq!((error.code.as_str(), error.map), ("wrong_group", Some(1)));
     }
+    // Who names a lock and a group means one of them.
+    let http = Security::default().http(None).unwrap();
+    for (group, status) in [(0, 400), (1, 200)] {
+        let ask = http.post(format!("http://{}/v1/sessions", handle.addr()));
+        let ask = ask.json(&json!({ "lock": stray, "group": group }));
+        assert_eq!(ask.send().await.unwrap().status().as_u16(), status);
+    }
     handle.stop().await;
 }
 

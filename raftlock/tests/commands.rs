@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Server, eventually, free_addr, peers_argument};
+use common::{Server, certificates, eventually, free_addr, peers_argument};
 use raftlock_client::{Client, ClientOptions, Mode};
 
 /// `raftlock …` with these endpoints: whether it succeeded, what it printed, what it said on stderr.
@@ -47,6 +48,40 @@ async fn held_locks_are_listed_though_a_node_does_not_answer() {
     let (done, _, said) = raftlock(&nobody, &["locks"]);
     assert!(!done && said.contains("no node answered"), "{said}");
     client.close().await;
+}
+
+#[test]
+fn a_backup_is_for_its_owner_only_and_so_is_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, out) = (dir.path().join("data"), dir.path().join("backup"));
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    std::fs::write(&out, "an older one, which everybody may read").unwrap();
+    let endpoints = server.addr.to_string();
+    let args = ["snapshot", &endpoints, "--out", out.to_str().unwrap()];
+    let (done, said, why) = raftlock(&endpoints, &args);
+    assert!(done && said.starts_with("1 groups"), "{said}{why}");
+    for path in [&data, &out] {
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+}
+
+#[test]
+fn a_file_without_a_key_is_called_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, cert, _) = certificates(dir.path(), "node", "127.0.0.1");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\ndata = {:?}\n[tls]\ncert = {cert:?}\nkey = {cert:?}\n",
+        dir.path().join("data")
+    );
+    let file = dir.path().join("node.toml");
+    std::fs::write(&file, text).unwrap();
+    let (done, _, why) = raftlock("", &["serve", "--config", file.to_str().unwrap()]);
+    let file = cert.display();
+    assert!(
+        !done && why.contains(&format!("{file}: holds no private key")),
+        "{why}"
+    );
 }
 
 fn replica(dir: &Path, id: u64, peers: &str) -> Server {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use raftlock::{Config, Handle, serve};
 use raftlock_client::{
-    AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security, Stream,
+    AcquireOptions, Api, Client, ClientOptions, Mode, Outcome, Security, Stream, Undone,
 };
 
 async fn start(dir: &Path) -> (Handle, Api, String) {
@@ -333,5 +333,85 @@ async fn a_client_waits_for_a_node_as_it_waits_for_a_lock() {
     guard.release().await.unwrap();
     let client = Client::new(&nobody, ClientOptions::default()).unwrap();
     lock(&client, Duration::ZERO).await.unwrap();
+    handle.stop().await;
+}
+
+/// Waits until so many wait for a lock.
+async fn queue_of(api: &Api, name: &str, waiters: u64) {
+    for _ in 0..200 {
+        if api.show(name).await.result().unwrap().waiters == waiters {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not {waiters} waiters: {:?}", api.show(name).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_a_wait_leaves_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, endpoint) = start(dir.path()).await;
+    let client = Client::new(&[endpoint], ClientOptions::default()).unwrap();
+    let long = Duration::from_secs(60);
+    let guard = client.lock("a", Mode::Exclusive, long).await.unwrap();
+    let given_up = client.lock("a", Mode::Exclusive, long);
+    let given_up = tokio::time::timeout(Duration::from_millis(200), given_up);
+    given_up.await.unwrap_err();
+    queue_of(&api, "a", 0).await;
+    // The same over a stream, with the calls themselves.
+    let base = format!("http://{}", handle.addr());
+    let (stream, _events) = Stream::connect(&base).await.unwrap();
+    let info = stream.create_session(5000, "t", "a").await;
+    let session = info.result().unwrap().session;
+    let ask = AcquireOptions {
+        request_id: Some(5),
+        ..wait(60_000)
+    };
+    let waiting = tokio::spawn({
+        let (stream, session, ask) = (stream.clone(), session.clone(), ask.clone());
+        async move { stream.acquire("a", &session, &ask).await }
+    });
+    queue_of(&api, "a", 1).await;
+    let undone = stream.withdraw("a", &session, 5).await.result();
+    assert_eq!(undone.unwrap(), Undone::Waiting);
+    assert_eq!(code(waiting.await.unwrap()), "wait_timeout");
+    assert_eq!(code(stream.acquire("a", &session, &ask).await), "withdrawn");
+    let undone = api.withdraw("a", &session, 6).await.result();
+    assert_eq!(undone.unwrap(), Undone::Unknown);
+    // One that was granted is given back.
+    assert!(guard.release().await.unwrap());
+    let ask = AcquireOptions {
+        request_id: Some(7),
+        ..wait(0)
+    };
+    stream.acquire("a", &session, &ask).await.result().unwrap();
+    let undone = api.withdraw("a", &session, 7).await.result();
+    assert_eq!(undone.unwrap(), Undone::Held);
+    assert!(!api.show("a").await.result().unwrap().held);
+    assert_eq!(
+        code(api.withdraw("a", &session, u64::MAX).await),
+        "bad_request"
+    );
+    handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_takes_its_lock_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (handle, api, endpoint) = start(dir.path()).await;
+    let client = Client::new(&[endpoint], ClientOptions::default()).unwrap();
+    let mode = Mode::Exclusive;
+    let outer = client.lock_as("me", "a", mode, Duration::ZERO).await;
+    let outer = outer.unwrap();
+    let inner = client.lock_as("me", "a", mode, Duration::ZERO).await;
+    let inner = inner.unwrap();
+    assert_eq!(inner.fence(), outer.fence());
+    let other = client.lock_as("you", "a", mode, Duration::ZERO).await;
+    assert_eq!(other.unwrap_err().code, "busy");
+    assert!(inner.release().await.unwrap());
+    assert!(api.check("a", outer.fence()).await.result().unwrap());
+    assert!(outer.release().await.unwrap());
+    let other = client.lock_as("you", "a", mode, Duration::ZERO).await;
+    assert!(other.is_ok());
     handle.stop().await;
 }

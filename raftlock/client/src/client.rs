@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::{AcquireOptions, Api, Mode};
+use crate::api::Api;
 use crate::error::{CallError, Outcome, Retry};
 use crate::secure::Security;
 use crate::session::{LiveSession, jitter};
 use crate::sessions::Sessions;
+use crate::types::{AcquireOptions, Mode};
 
 /// Sessions opened for one lock before giving up.
 const SESSIONS: u32 = 3;
@@ -73,8 +74,30 @@ impl Client {
     }
 
     /// Takes a lock, waiting at most `wait` (zero: try only; a node takes 5 minutes at most). If this is dropped or fails before
-    /// it is known what became of the request, what it is granted is given back in the background.
+    /// it is known what became of the request, it is withdrawn in the background: it leaves the queue, or gives the lock back.
     pub async fn lock(&self, name: &str, mode: Mode, wait: Duration) -> Result<Guard, CallError> {
+        self.take(name, mode, None, wait).await
+    }
+
+    /// [`Client::lock`], re-entrant: while this client holds the lock under this owner's name (128 bytes at most), the owner gets
+    /// it again at once, in the same mode and with the same fence. Others get it after as many releases.
+    pub async fn lock_as(
+        &self,
+        owner: &str,
+        name: &str,
+        mode: Mode,
+        wait: Duration,
+    ) -> Result<Guard, CallError> {
+        self.take(name, mode, Some(owner), wait).await
+    }
+
+    async fn take(
+        &self,
+        name: &str,
+        mode: Mode,
+        owner: Option<&str>,
+        wait: Duration,
+    ) -> Result<Guard, CallError> {
         let until = Instant::now() + wait.min(FOREVER);
         let mut sessions = 0;
         loop {
@@ -85,12 +108,12 @@ impl Client {
                 session: Arc::clone(&session),
                 name: name.to_owned(),
                 mode,
+                owner: owner.map(str::to_owned),
                 until,
                 request_id: self.next_request(),
                 decided: false,
             };
-            let give_up = until + 2 * self.inner.options.timeout;
-            let failed = match asked.run(Some(give_up)).await {
+            let failed = match asked.run(until + 2 * self.inner.options.timeout).await {
                 Ok(token) => {
                     asked.decided = true;
                     return Ok(Guard {
@@ -207,12 +230,13 @@ impl Guard {
 }
 
 /// One acquire: it is sent again under the same request id while nobody answers it. Until it is decided it may be in the queue,
-/// or granted to a session that lives on; dropped before, it is followed to its end in the background.
+/// or granted to a session that lives on; dropped before, it is withdrawn in the background.
 struct Asked {
     client: Client,
     session: Arc<LiveSession>,
     name: String,
     mode: Mode,
+    owner: Option<String>,
     until: Instant,
     request_id: u64,
     decided: bool,
@@ -226,17 +250,18 @@ struct Failed {
 }
 
 impl Asked {
-    /// Asks until the lock is had, `until` has passed or, where an answer was lost, `give_up` has; without one, until it is known.
-    async fn run(&self, give_up: Option<Instant>) -> Result<u64, Failed> {
+    /// Asks until the lock is had, `until` has passed or, where an answer was lost, `give_up` has.
+    async fn run(&self, give_up: Instant) -> Result<u64, Failed> {
         let mut pause = Pause::default();
         // Nothing that a node refuses later says that the request of a lost answer did nothing.
-        let mut unknown = give_up.is_none();
+        let mut unknown = false;
         let session = &self.session;
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             let options = AcquireOptions {
                 mode: self.mode,
                 wait_ms: left.as_millis() as u64,
+                owner: self.owner.clone(),
                 request_id: Some(self.request_id),
                 ..AcquireOptions::default()
             };
@@ -262,13 +287,11 @@ impl Asked {
                 }
             };
             let decided = !unknown || is_verdict(&error);
-            let last = if unknown { give_up } else { Some(self.until) };
-            let again = worth_waiting(&error) || (give_up.is_none() && !decided);
-            let over = last.is_some_and(|last| Instant::now() >= last);
-            if !again || over || !session.is_valid() {
+            let last = if unknown { give_up } else { self.until };
+            if !worth_waiting(&error) || Instant::now() >= last || !session.is_valid() {
                 return Err(Failed { error, decided });
             }
-            pause.after(&error, last).await;
+            pause.after(&error, Some(last)).await;
         }
     }
 }
@@ -278,21 +301,11 @@ impl Drop for Asked {
         if self.decided {
             return;
         }
-        let rest = Asked {
-            client: self.client.clone(),
-            session: Arc::clone(&self.session),
-            name: std::mem::take(&mut self.name),
-            mode: self.mode,
-            until: self.until,
-            request_id: self.request_id,
-            decided: true,
-        };
-        self.session.runtime.spawn(async move {
-            if let Ok(token) = rest.run(None).await {
-                let id = rest.client.next_request();
-                let _ = release(&rest.client, &rest.name, &rest.session, token, id).await;
-            }
-        });
+        let (client, session) = (self.client.clone(), Arc::clone(&self.session));
+        let (name, id) = (std::mem::take(&mut self.name), self.request_id);
+        self.session
+            .runtime
+            .spawn(async move { withdraw(&client, &name, &session, id).await });
     }
 }
 
@@ -373,6 +386,21 @@ async fn release(
         if !session.is_valid() {
             return Err(error);
         }
+        pause.after(&error, None).await;
+    }
+}
+
+/// Undoes an acquire, asking until it is answered or the session is lost.
+async fn withdraw(client: &Client, name: &str, session: &LiveSession, request_id: u64) {
+    let mut pause = Pause::default();
+    while session.is_valid() {
+        let api = client.api();
+        let asked = api.withdraw(name, &session.info.session, request_id);
+        let error = match asked.await {
+            Outcome::Ok(_) => return,
+            Outcome::DefiniteFail(error) if !worth_waiting(&error) => return,
+            Outcome::DefiniteFail(error) | Outcome::Unknown(error) => error,
+        };
         pause.after(&error, None).await;
     }
 }

@@ -27,6 +27,8 @@
 //! # }
 //! ```
 //!
+//! Dropping the future of a wait leaves the queue; [`Client::lock_as`] is for owners that take a lock which they hold already.
+//!
 //! No lock was had: [`CallError::code`] is `busy` (at once), `wait_timeout`, `queue_full`, `connect` (no node was reached), and so
 //! on, as docs/raftlock-api.md has them. A lease cannot stop a holder that stands still or whose machine sleeps; only the fence
 //! protects the resource then.
@@ -42,8 +44,9 @@ mod secure;
 mod session;
 mod sessions;
 mod stream;
+mod types;
 
-pub use api::{AcquireOptions, Alive, Api, Grant, LockInfo, Mode, SessionInfo, percent_encode};
+pub use api::{Api, percent_encode};
 pub use client::{Client, ClientOptions, Guard};
 /// A request of [`Security::http`]'s client.
 pub use reqwest::RequestBuilder;
@@ -52,3 +55,4 @@ pub use error::{CallError, Outcome, Retry};
 pub use routes::BucketMap;
 pub use secure::Security;
 pub use stream::{Event, Stream};
+pub use types::{AcquireOptions, Alive, Grant, LockInfo, Mode, SessionInfo, Undone};

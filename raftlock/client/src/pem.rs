@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// An error that names the file.
@@ -26,7 +26,10 @@ pub fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
 
 /// The private key of a file.
 pub fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| bad(path, error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        pem::Error::NoItemsFound => bad(path, "holds no private key in PEM"),
+        other => bad(path, other),
+    })
 }
 
 /// The authorities of a file, and no others.

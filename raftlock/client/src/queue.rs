@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::api::{AcquireOptions, Api, Grant, REDIRECTS};
+use crate::api::{Api, REDIRECTS};
 use crate::error::{CallError, Outcome, Retry};
 use crate::routes::group_of_session;
 use crate::stream::{Event, Stream};
+use crate::types::{AcquireOptions, Grant};
 
 impl Api {
     /// As [`Api::acquire`], over a stream of its own, since only a stream tells that a request is in the queue: `queued`

@@ -8,8 +8,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::api::{Api, SessionInfo};
+use crate::api::Api;
 use crate::error::{CallError, Outcome, Retry};
+use crate::types::SessionInfo;
 
 const CLOSE_PAUSE: Duration = Duration::from_millis(100);
 

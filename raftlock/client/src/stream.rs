@@ -16,10 +16,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::api::{AcquireOptions, Alive, Grant, Mode, SessionInfo};
 use crate::dial;
 use crate::error::{CallError, Outcome, Retry, WireError};
 use crate::secure::Security;
+use crate::types::{AcquireOptions, Alive, Grant, Mode, SessionInfo, Undone};
 
 /// What a stream says without being asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,7 @@ struct Line {
     current: bool,
     held: bool,
     waiters: u64,
+    was: Option<Undone>,
     error: Option<WireError>,
     lost: Option<LostLine>,
     deposed: bool,
@@ -274,6 +275,16 @@ impl Stream {
             let _ = write!(fields, r#","request_id":{id}"#);
         }
         self.call(&fields).await.map(|line| line.remaining)
+    }
+
+    /// Undoes the acquire with this request id, as [`crate::Api::withdraw`].
+    pub async fn withdraw(&self, name: &str, session: &str, request_id: u64) -> Outcome<Undone> {
+        let fields = format!(
+            r#""op":"withdraw","lock":{},"session":"{session}","request_id":{request_id}"#,
+            Value::from(name)
+        );
+        let line = self.call(&fields).await;
+        line.map(|line| line.was.unwrap_or(Undone::Unknown))
     }
 
     /// Closes a session; the value is how many locks it freed.

@@ -39,6 +39,31 @@ async fn what_may_have_been_granted_is_given_back_though_the_last_refusal_was_de
     );
 }
 
+/// The first acquire is never answered, the first withdrawal is cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_acquire_that_is_given_up_is_withdrawn_until_that_is_answered() {
+    let asks = AtomicU32::new(0);
+    let node = Fake::start(15_000, move |ask| {
+        if ask.what.ends_with(":acquire") {
+            return Some(Answer::Silence);
+        }
+        let withdrawal = ask.what.ends_with(":withdraw");
+        (withdrawal && asks.fetch_add(1, Ordering::Relaxed) == 0).then_some(Answer::Cut)
+    });
+    let client = node.client();
+    let given_up = timeout(
+        Duration::from_millis(100),
+        client.lock("a", Mode::Exclusive, LONG),
+    );
+    assert!(given_up.await.is_err(), "it was answered");
+    assert!(node.sees(":withdraw", |_| node.asked(":withdraw").len() == 2));
+    sleep(Duration::from_millis(200)).await;
+    let withdrawn = node.asked(":withdraw");
+    assert_eq!(withdrawn.len(), 2, "asked on after the answer");
+    let id = &node.asked(":acquire")[0].body["request_id"];
+    assert!(withdrawn.iter().all(|ask| ask.body["request_id"] == *id));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_release_that_is_given_up_goes_on_in_the_background() {
     let (back, tell) = (

@@ -1,11 +1,13 @@
 //! `raftlock snapshot | restore`: snapshots on a node, backups off it, and a cluster anew from one.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use raftlock::backup::{Backup, begin_with};
 use raftlock::wal::RealDir;
+use tempfile::NamedTempFile;
 
 use super::look::{NodeArgs, admin};
 
@@ -56,13 +58,26 @@ pub async fn snapshot(args: SnapshotArgs) -> anyhow::Result<()> {
         bail!("{url}: {status}: {}", String::from_utf8_lossy(&bytes));
     }
     let (backup, _) = Backup::from_bytes(&bytes).context("what the node sent")?;
-    std::fs::write(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
+    keep(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
     println!(
         "{} groups, {} bytes in {}",
         backup.groups(),
         bytes.len(),
         out.display()
     );
+    Ok(())
+}
+
+/// Whole or not at all, and for its owner's eyes: it names sessions and locks.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(dir)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-use crate::machine::{Effect, Ended, Name, Op, Refusal, Reply, SessionId, Token};
+use crate::machine::{Effect, Ended, Name, Op, Refusal, Reply, SessionId, Token, Undone};
 use crate::meter::Times;
 
 /// Events kept for a watcher that is slow; older ones are lost to it, and it is told how many.
@@ -25,7 +25,7 @@ pub enum What {
     Closed,
     /// A grant ended because its session expired.
     Expired,
-    /// An acquire or release was refused.
+    /// An acquire, release or withdrawal was refused.
     Refused,
     /// A wait's deadline passed, or its session ended.
     WaitEnded,
@@ -100,11 +100,15 @@ impl Watch {
         let (lock, session, asked) = match op {
             Op::Acquire(ask) => (&ask.name, ask.session, None),
             Op::Release(ask) => (&ask.name, ask.session, Some(ask.token)),
+            Op::Withdraw(ask) => (&ask.name, ask.session, None),
             _ => return,
         };
         let (what, count, token, refusal) = match reply {
             Reply::Granted { token, .. } => (What::Granted, &self.grants, Some(token), None),
             Reply::Released { .. } => (What::Released, &self.releases, asked, None),
+            Reply::Withdrawn(Undone::Grant(token)) => {
+                (What::Released, &self.releases, Some(token), None)
+            }
             Reply::Refused(why) => (What::Refused, &self.refusals, asked, Some(why)),
             _ => return,
         };

@@ -236,6 +236,7 @@ impl ApiError {
                 "request_reused",
                 "this session used the request id for another operation",
             ),
+            Refusal::Withdrawn => conflict("withdrawn", "this session withdrew the acquire"),
             // Only this node's own map is ever proposed.
             Refusal::StaleMap { current } => ApiError {
                 map: Some(current),

@@ -13,7 +13,7 @@ use super::sessions::parse;
 use super::{ApiError, App, Caller, group_of, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, ReplyTo};
 use crate::host::wall_ms;
-use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply, namespace_of};
+use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply, Undone, Withdrawal, namespace_of};
 
 const NAME_LIMIT: usize = 512;
 const OWNER_LIMIT: usize = 128;
@@ -53,11 +53,18 @@ struct ReleaseBody {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct WithdrawBody {
+    session: String,
+    request_id: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CheckBody {
     token: u64,
 }
 
-/// `POST /v1/locks/{name}:acquire`, `:release`, `:check`
+/// `POST /v1/locks/{name}:acquire`, `:release`, `:withdraw`, `:check`
 pub(super) async fn act(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -65,7 +72,7 @@ pub(super) async fn act(
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let (name, verb) = rest.rsplit_once(':').ok_or_else(|| {
-        ApiError::bad_request("the path is /v1/locks/{name}:acquire, :release or :check")
+        ApiError::bad_request("the path is /v1/locks/{name}:acquire, :release, :withdraw or :check")
     })?;
     match verb {
         "acquire" => acquire(&app, app.enter(&caller, name)?, name, parse(&body)?).await,
@@ -73,9 +80,13 @@ pub(super) async fn act(
             let group = app.enter_uncounted(&caller, name)?;
             release(&app, group, name, parse(&body)?).await
         }
+        "withdraw" => {
+            let group = app.enter_uncounted(&caller, name)?;
+            withdraw(&app, group, name, parse(&body)?).await
+        }
         "check" => check(&app, app.enter(&caller, name)?, name, parse(&body)?).await,
         other => Err(ApiError::bad_request(format!(
-            "no operation {other:?}; there are acquire, release and check"
+            "no operation {other:?}; there are acquire, release, withdraw and check"
         ))),
     }
 }
@@ -200,6 +211,38 @@ async fn release(
             Ok(Json(json!({ "released": true, "remaining": remaining })))
         }
         other => Err(ApiError::of(&other, app)),
+    }
+}
+
+async fn withdraw(
+    app: &App,
+    group: &Group,
+    name: &str,
+    body: WithdrawBody,
+) -> Result<Json<Value>, ApiError> {
+    let op = withdrawal(name, parse_session(&body.session)?, body.request_id)?;
+    same_group(app, group.id, op.session)?;
+    let op = Op::Withdraw(op);
+    match group.call(|to| Cmd::Propose { op, to }).await {
+        Answer::Reply(Reply::Withdrawn(undone)) => Ok(Json(undone_json(undone))),
+        other => Err(ApiError::of(&other, app)),
+    }
+}
+
+pub(super) fn withdrawal(name: &str, session: u64, request: u64) -> Result<Withdrawal, ApiError> {
+    Ok(Withdrawal {
+        session,
+        request: request_id(Some(request))?,
+        name: Arc::from(name),
+    })
+}
+
+/// What a withdrawal found.
+pub(super) fn undone_json(undone: Undone) -> Value {
+    match undone {
+        Undone::Wait => json!({ "withdrawn": true, "was": "waiting" }),
+        Undone::Grant(token) => json!({ "withdrawn": true, "was": "held", "token": token }),
+        Undone::Nothing => json!({ "withdrawn": true, "was": "unknown" }),
     }
 }
 

@@ -3,7 +3,9 @@
 mod access;
 mod admin;
 mod error;
+mod listen;
 mod locks;
+mod places;
 mod sessions;
 mod socket;
 mod spaces;
@@ -25,6 +27,8 @@ use axum::routing::{get, post};
 use access::Access;
 pub(crate) use access::Caller;
 pub use error::ApiError;
+pub use listen::serve_clients;
+pub use places::room;
 use spaces::Spaces;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -89,7 +89,12 @@ pub(super) fn open_op<'a>(
     let group = match wanted.lock {
         Some(lock) => {
             check_name(lock)?;
-            app.group_of_name(lock)?
+            let group = app.group_of_name(lock)?;
+            if wanted.group.is_some_and(|wanted| wanted != group.id) {
+                let id = group.id;
+                return Err(ApiError::bad_request(format!("lock is of group {id}")));
+            }
+            group
         }
         None => app.group(wanted.group.unwrap_or(0))?,
     };

@@ -3,10 +3,12 @@
 //! Nothing grows with what a client sends: no message is read before the last one's lines are taken, no line is taken while
 //! 4,096 requests are unanswered or the answers have not left. A client that does not read is told so and dropped.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -16,13 +18,15 @@ use tokio::sync::watch;
 use super::stream::{Answers, Lines, Notices};
 use super::{ApiError, App, Caller};
 use crate::group::Answer;
-use crate::host::timeout;
+use crate::host::{sleep, timeout};
 
 const MESSAGE_LIMIT: usize = 256 << 10;
 /// Zeroed before every read, and kept by every stream.
 const READ_BUFFER: usize = 16 << 10;
 /// Answers are sent once they are so many bytes, before more lines are taken.
 const OUT_LIMIT: usize = 64 << 10;
+/// How often a client is looked for that sends nothing: it is asked twice whether it is there, and then it is gone.
+const QUIET: Duration = Duration::from_secs(30);
 /// How long a client that is dropped may take to read why.
 const LINGER: Duration = Duration::from_secs(5);
 /// A close frame holds no longer reason.
@@ -66,6 +70,7 @@ async fn run(app: Arc<App>, caller: Caller, shown: Option<HeaderValue>, socket: 
         notices,
         shown,
         unread: Unread::default(),
+        quiet: 0,
         socket,
     };
     let end = talk.run().await;
@@ -116,6 +121,8 @@ struct Talk {
     reloaded: watch::Receiver<u64>,
     shown: Option<HeaderValue>,
     unread: Unread,
+    /// Looks since it was heard.
+    quiet: u32,
     socket: WebSocket,
 }
 
@@ -123,6 +130,7 @@ impl Talk {
     async fn run(&mut self) -> End {
         let app = Arc::clone(&self.app);
         let mut batch = Vec::new();
+        let mut next_look = pin!(sleep(QUIET));
         loop {
             self.take_lines();
             if let Err(end) = self.flush().await {
@@ -140,6 +148,10 @@ impl Talk {
                 Some(notice) = self.notices.recv() => self.lines.notice(&notice),
                 message = self.socket.recv(), if reads => {
                     if let Err(end) = self.heard(message) { return end; }
+                }
+                () = next_look.as_mut() => {
+                    next_look.set(sleep(QUIET));
+                    if let Err(end) = self.look(reads).await { return end; }
                 }
                 Ok(()) = self.reloaded.changed() => {
                     if let Err(error) = self.known_still() { return End::told(close_code::POLICY, &error); }
@@ -174,6 +186,7 @@ impl Talk {
     }
 
     fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+        self.quiet = 0;
         match message {
             Some(Ok(Message::Text(text))) => self.unread = Unread { text, at: 0 },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -190,12 +203,29 @@ impl Talk {
         Ok(())
     }
 
+    /// Is the client still there? While nothing is read of it, nobody knows.
+    async fn look(&mut self, reads: bool) -> Result<(), End> {
+        self.quiet = if reads { self.quiet + 1 } else { 0 };
+        match self.quiet {
+            0 | 1 => Ok(()),
+            2 | 3 => self.send(Message::Ping(Bytes::new())).await,
+            _ => Err(End::Told(
+                close_code::POLICY,
+                "silent: nothing came, and no pong".to_owned(),
+            )),
+        }
+    }
+
     async fn flush(&mut self) -> Result<(), End> {
         if self.lines.out.is_empty() {
             return Ok(());
         }
         let text = std::mem::take(&mut self.lines.out);
-        let sending = self.socket.send(Message::Text(text.into()));
+        self.send(Message::Text(text.into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), End> {
+        let sending = self.socket.send(message);
         match timeout(self.app.config.slow_reader, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),

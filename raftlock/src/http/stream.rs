@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::locks::{AcquireBody, acquire_op, lock_json, request_id, same_group};
+use super::locks::{
+    AcquireBody, acquire_op, lock_json, request_id, same_group, undone_json, withdrawal,
+};
 use super::sessions::{Wanted, open_op, opened_json};
 use super::{ApiError, App, Caller, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, Notice, ReplyTo};
@@ -135,6 +137,16 @@ impl Lines {
                 same_group(&app, group.id, op.session)?;
                 self.propose(id, Asked::Plain, group, Op::Release(op));
             }
+            "withdraw" => {
+                let name = lock_of(&line)?;
+                let group = app.enter_uncounted(&self.caller, name)?;
+                let request = line
+                    .request_id
+                    .ok_or_else(|| ApiError::bad_request("request_id is missing"))?;
+                let op = withdrawal(name, session_of(&line)?, request)?;
+                same_group(&app, group.id, op.session)?;
+                self.propose(id, Asked::Plain, group, Op::Withdraw(op));
+            }
             "keepalive" => {
                 let session = session_of(&line)?;
                 let group = app.enter_session(&self.caller, session)?;
@@ -228,6 +240,7 @@ impl Lines {
                     r#"{{"id":{id},"released":true,"remaining":{remaining}}}"#
                 );
             }
+            (Answer::Reply(Reply::Withdrawn(undone)), _) => self.value(id, undone_json(undone)),
             (Answer::Alive { ttl_ms, epoch }, _) => {
                 let _ = writeln!(
                     self.out,

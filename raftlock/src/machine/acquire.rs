@@ -14,8 +14,10 @@ impl Machine {
         let Some(session) = self.sessions.get(&ask.session) else {
             return Reply::Refused(Refusal::SessionUnknown);
         };
-        if let Some(reply) = session.answer_to(ask.request, Asked::acquire(&ask.name)) {
-            return reply;
+        match session.answer_to(ask.request, Asked::acquire(&ask.name)) {
+            Some(Reply::Withdrawn(_)) => return Reply::Refused(Refusal::Withdrawn),
+            Some(reply) => return reply,
+            None => {}
         }
         if let Some((name, place)) = session.waits.get(&ask.request) {
             if *name != ask.name {

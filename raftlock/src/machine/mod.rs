@@ -13,6 +13,7 @@ mod release;
 mod session;
 mod snapshot;
 mod types;
+mod withdraw;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,8 @@ mod tests;
 mod tests_modes;
 #[cfg(test)]
 mod tests_retries;
+#[cfg(test)]
+mod tests_withdraw;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,6 +116,7 @@ impl Machine {
                 Reply::Done
             }
             Op::SetMap { expected, map } => self.set_map(*expected, map),
+            Op::Withdraw(withdrawal) => self.withdraw(withdrawal, effects),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::flaw::{self, Flaw};
 
-use super::{Effect, Machine, Name, Refusal, Release, Reply, Token, session::Asked};
+use super::{Effect, Machine, Name, Refusal, Release, Reply, SessionId, Token, session::Asked};
 
 impl Machine {
     /// Only the session that holds this very token frees it; anything else changes nothing.
@@ -28,18 +28,30 @@ impl Machine {
         if session.held.get(&ask.token) != Some(&ask.name) {
             return Reply::Refused(Refusal::NotHeld);
         }
-        let remaining = self.count_down(&ask.name, ask.token);
-        if remaining == 0 {
-            if let Some(session) = self.sessions.get_mut(&ask.session) {
-                session.held.remove(&ask.token);
-            }
-            self.drop_holder(&ask.name, ask.token, false, effects);
-            self.grant_waiters(&ask.name, effects);
-            self.forget_if_idle(&ask.name);
-        }
+        let remaining = self.give_back(ask.session, &ask.name, ask.token, effects);
         let reply = Reply::Released { remaining };
         self.remember(ask.session, ask.request, asked, reply);
         reply
+    }
+
+    /// Counts a grant of this session down; at 0 the lock is handed on.
+    pub(super) fn give_back(
+        &mut self,
+        id: SessionId,
+        name: &Name,
+        token: Token,
+        effects: &mut Vec<Effect>,
+    ) -> u32 {
+        let remaining = self.count_down(name, token);
+        if remaining == 0 {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.held.remove(&token);
+            }
+            self.drop_holder(name, token, false, effects);
+            self.grant_waiters(name, effects);
+            self.forget_if_idle(name);
+        }
+        remaining
     }
 
     /// For the seeded flaw: frees the lock whoever holds it.

@@ -73,6 +73,17 @@ pub struct Release {
     pub token: Token,
 }
 
+/// An acquire given up by its client; what became of it is undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdrawal {
+    /// Session that asked.
+    pub session: SessionId,
+    /// The acquire's request id.
+    pub request: RequestId,
+    /// Its lock.
+    pub name: Name,
+}
+
 /// One operation of a log entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
@@ -105,6 +116,8 @@ pub enum Op {
     Lead { term: u64 },
     /// The bucket map after the one of version `expected`, 0 for the first.
     SetMap { expected: u64, map: StoredMap },
+    /// Undo an acquire: leave its queue, or give back its grant.
+    Withdraw(Withdrawal),
 }
 
 impl Op {
@@ -144,6 +157,8 @@ pub enum Refusal {
     StaleMap { current: u64 },
     /// The session used this request id for another operation.
     RequestReused,
+    /// The session withdrew this acquire.
+    Withdrawn,
 }
 
 /// The answer to one operation.
@@ -163,6 +178,19 @@ pub enum Reply {
     Done,
     /// Nothing changed.
     Refused(Refusal),
+    /// The acquire is undone, and comes to nothing should it arrive still.
+    Withdrawn(Undone),
+}
+
+/// What a withdrawal found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Undone {
+    /// It was in the queue.
+    Wait,
+    /// It was granted under this token, which is given back.
+    Grant(Token),
+    /// Nothing of it was there.
+    Nothing,
 }
 
 /// Why a session ended.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_history::{EventType, Value as Word};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::record::{self, int, map, word};
@@ -137,15 +137,21 @@ impl Client {
             );
         };
         let mut unsure = false;
+        // Some give up before the answer has come.
+        let hasty = below(8) == 0;
+        let limit = match hasty {
+            true => Duration::from_millis(below(60)),
+            false => CALL + Duration::from_millis(wait_ms),
+        };
         let told = loop {
-            let told = self
-                .session
-                .ask_queued(ask.clone(), CALL + Duration::from_millis(wait_ms), queued)
-                .await;
+            let told = self.session.ask_queued(ask.clone(), limit, queued).await;
             match &told {
                 Told::Unknown => unsure = true,
                 Told::No(code) if elsewhere(code) => self.session.idle(soon(20)).await,
                 _ => break told,
+            }
+            if hasty && unsure {
+                break Told::Unknown;
             }
             let patience = Duration::from_millis(wait_ms + 3 * TTL_MS);
             if !self.session.valid() || host::now() > begun + patience {
@@ -184,10 +190,37 @@ impl Client {
                     Some("unknown"),
                 );
                 self.process = record::process();
-                // It may hold the lock unknowingly: the session is left to run out.
-                self.session.drop_session("an acquire of unknown outcome");
+                if !self.withdraw(&lock, &ask).await {
+                    // It may hold the lock unknowingly: the session is left to run out.
+                    self.session.drop_session("an acquire of unknown outcome");
+                }
             }
         }
+    }
+
+    /// Undoes an acquire of unknown outcome; false if that is unknown as well.
+    async fn withdraw(&mut self, lock: &str, acquire: &Value) -> bool {
+        let ask = json!({
+            "op": "withdraw", "lock": lock, "session": acquire["session"], "request_id": acquire["request_id"],
+        });
+        while self.session.valid() {
+            match self.session.ask(ask.clone(), CALL).await {
+                Told::Ok(_) => break,
+                Told::No(code) if elsewhere(&code) => self.session.idle(soon(20)).await,
+                Told::No(_) => return false,
+                Told::Unknown => {}
+            }
+        }
+        if !self.session.valid() {
+            return false;
+        }
+        if let Told::Ok(answer) = self.session.ask(acquire.clone(), CALL).await {
+            record::broken(format!(
+                "worker {} withdrew an acquire of {lock}, and it was granted after that: {answer}",
+                self.session.worker
+            ));
+        }
+        true
     }
 
     fn granted(&mut self, lock: String, session: &str, token: u64, begun: Instant) {

@@ -1,6 +1,5 @@
 //! Connections between replicas, as a trait: TCP, TLS, or a simulated network.
 
-mod bounded;
 mod strangers;
 mod tls;
 
@@ -14,7 +13,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::host;
 
-pub use bounded::{Bounded, room};
 pub use strangers::{Stranger, Strangers};
 pub use tls::{Live, MutualTls, TlsListener, acceptor};
 

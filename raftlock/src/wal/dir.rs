@@ -1,8 +1,8 @@
 //! The few file operations the log needs, as traits, so that a simulated disk can lose unsynced writes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,10 +56,10 @@ pub struct RealDir {
 }
 
 impl RealDir {
-    /// Opens (creating it) a directory and takes its lock, which is held until the process ends: two
+    /// Opens (creating it, for its owner only) a directory and takes its lock, which is held until the process ends: two
     /// replicas on one directory would destroy it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = File::create(path.join("LOCK"))?;
         if lock.try_lock().is_err() {
             return Err(io::Error::other(

@@ -181,6 +181,7 @@ fn willing(ask: &Ask, ttl_ms: u64) -> Answer {
         what if what.ends_with(":keepalive") => json!({ "ttl_ms": ttl_ms, "epoch": 1 }),
         what if what.ends_with(":acquire") => json!({ "token": 7, "count": 1 }),
         what if what.ends_with(":release") => json!({ "released": true, "remaining": 0 }),
+        what if what.ends_with(":withdraw") => json!({ "withdrawn": true, "was": "unknown" }),
         _ => json!({ "closed": true, "released": 0 }),
     };
     Answer::Json(200, body)
