@@ -1,6 +1,7 @@
 //! What a process has from the system under it: its clocks, and the tasks that end with it. A simulation takes hold here.
 
 use std::future::Future;
+#[cfg(not(test))]
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,14 +34,32 @@ impl Latest {
 /// The monotonic clock of this machine. Where the system's steps back all the same (a virtual machine that moved, an injected
 /// fault), this one stands still until that has caught up: Raft may not see time run back, and tokio's timers stand still too.
 pub fn now() -> Instant {
-    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
-    static LATEST: Latest = Latest(AtomicU64::new(0));
+    #[cfg(not(test))]
+    static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
+    // A test may advance tokio's time, which is that of its own runtime.
     #[cfg(test)]
-    if let Some(now) = process::now() {
-        return now;
+    thread_local!(static CLOCK: Clock = Clock::new());
+    #[cfg(test)]
+    return process::now().unwrap_or_else(|| CLOCK.with(Clock::now));
+    #[cfg(not(test))]
+    CLOCK.now()
+}
+
+struct Clock {
+    begun: Instant,
+    latest: Latest,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let (begun, latest) = (Instant::now(), Latest::default());
+        Clock { begun, latest }
     }
-    let begun = *BEGINNING;
-    begun + LATEST.of(Instant::now().saturating_duration_since(begun))
+
+    fn now(&self) -> Instant {
+        let shown = Instant::now().saturating_duration_since(self.begun);
+        self.begun + self.latest.of(shown)
+    }
 }
 
 /// When tokio's clock will show what this machine's will show at `at`.

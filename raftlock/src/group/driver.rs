@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long requests that will only join a queue may wait for one that brings something about: a hand-over is then one
 /// entry, not two.
 const LINGER: Duration = Duration::from_millis(1);
+/// How long keepalives wait for others, so that thousands a second share a round. A lease counts from the receipt all the same.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Why a proposal failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub struct Driver<B> {
     /// Operations in them.
     on_the_way: usize,
     asked: Vec<Asked>,
+    /// When the round for them begins, unless somebody asks who cannot wait.
+    gathering: Option<Instant>,
     round: Option<Job<Result<(), ProposeError>>>,
     in_round: Vec<Asked>,
 }
@@ -111,6 +115,7 @@ impl<B: Backend> Driver<B> {
             proposals: FuturesUnordered::new(),
             on_the_way: 0,
             asked: Vec::new(),
+            gathering: None,
             round: None,
             in_round: Vec::new(),
         }
@@ -132,7 +137,12 @@ impl<B: Backend> Driver<B> {
                 .as_ref()
                 .and_then(|(_, timers)| timers.next())
                 .map_or(tick, |due| due.min(tick));
-            let wake = self.linger.map_or(wake, |until| until.min(wake));
+            let gathered = self.gathering.filter(|_| self.round.is_none());
+            let wake = self
+                .linger
+                .into_iter()
+                .chain(gathered)
+                .fold(wake, Instant::min);
             let has_room = self.queue.len() < 16 * BATCH;
             tokio::select! {
                 biased;
@@ -193,7 +203,7 @@ impl<B: Backend> Driver<B> {
         for asked in self.asked.drain(..).chain(self.in_round.drain(..)) {
             asked.to().send(Answer::NotLeader { leader });
         }
-        self.round = None;
+        (self.round, self.gathering) = (None, None);
         for cmd in self.early.drain(..) {
             cmd.to().send(Answer::NotLeader { leader });
         }
@@ -235,10 +245,17 @@ impl<B: Backend> Driver<B> {
         };
         match cmd {
             Cmd::Propose { op, to } => self.enqueue(op, to),
-            Cmd::Confirm { to } => self.asked.push(Asked::Read(to)),
+            Cmd::Confirm { to } => {
+                self.gathering = None;
+                self.asked.push(Asked::Read(to));
+            }
             Cmd::Keepalive { session, to } => {
                 // Also "no such session" is told only after the round: a deposed leader does not know.
-                timers.prolong(session, host::now());
+                let now = host::now();
+                timers.prolong(session, now);
+                if self.asked.is_empty() {
+                    self.gathering = Some(now + GATHER);
+                }
                 self.asked.push(Asked::Keepalive(session, to));
             }
         }
@@ -329,7 +346,9 @@ impl<B: Backend> Driver<B> {
 
     /// One round at a time: those who ask during a round wait for the next, which begins after their request.
     fn begin_round(&mut self) {
-        if self.round.is_none() && !self.asked.is_empty() {
+        let gathers = self.gathering.is_some_and(|until| host::now() < until);
+        if self.round.is_none() && !self.asked.is_empty() && !gathers {
+            self.gathering = None;
             self.in_round = std::mem::take(&mut self.asked);
             self.round = Some(self.backend.confirm());
         }

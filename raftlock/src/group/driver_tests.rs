@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,6 +18,7 @@ type Log = Arc<Mutex<Vec<(Batch, oneshot::Sender<()>)>>>;
 
 struct Paper {
     log: Log,
+    rounds: Arc<AtomicU32>,
     leading: watch::Receiver<Option<u64>>,
 }
 
@@ -34,6 +36,7 @@ impl Backend for Paper {
     }
 
     fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(()) })
     }
 
@@ -48,6 +51,7 @@ impl Backend for Paper {
 
 struct Led {
     log: Log,
+    rounds: Arc<AtomicU32>,
     group: Group,
     _leading: watch::Sender<Option<u64>>,
     _applied: mpsc::UnboundedSender<Applied>,
@@ -67,8 +71,10 @@ async fn led() -> Led {
     let shared = Shared::new(machine);
     let (leading, seen) = watch::channel(Some(1));
     let log = Log::default();
+    let rounds = Arc::default();
     let paper = Paper {
         log: Arc::clone(&log),
+        rounds: Arc::clone(&rounds),
         leading: seen,
     };
     let (group, inbox) = Group::new(0, Arc::clone(&shared));
@@ -76,6 +82,7 @@ async fn led() -> Led {
     tokio::spawn(Driver::new(Arc::new(paper), shared, 0, 1, 7).run(inbox, events));
     let led = Led {
         log,
+        rounds,
         group,
         _leading: leading,
         _applied: applied,
@@ -197,4 +204,34 @@ async fn a_few_wait_for_the_many_that_are_on_the_way() {
     led.committed(2).await;
     settle().await;
     assert_eq!(led.entries(), [4, 2, 1], "nothing is on the way any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keepalives_share_a_round_and_a_read_waits_for_nothing() {
+    let led = led().await;
+    let rounds = || led.rounds.load(Ordering::Relaxed);
+    let (tx, mut answers) = mpsc::unbounded_channel();
+    let keepalive = |session| {
+        let to = ReplyTo::Many(tx.clone(), session);
+        led.group.send(Cmd::Keepalive { session, to });
+    };
+    let begun = Instant::now();
+    for session in [1, 2] {
+        keepalive(session);
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(rounds(), 0);
+    for _ in 0..2 {
+        let (_, answer) = answers.recv().await.unwrap();
+        assert!(matches!(answer, Answer::Alive { .. }));
+    }
+    assert!(begun.elapsed() <= Duration::from_millis(23));
+    assert_eq!(rounds(), 1);
+    keepalive(1);
+    let begun = Instant::now();
+    let read = led.group.call(|to| Cmd::Confirm { to }).await;
+    assert!(matches!(read, Answer::Confirmed));
+    let (_, answer) = answers.recv().await.unwrap();
+    assert!(matches!(answer, Answer::Alive { .. }));
+    assert_eq!((rounds(), begun.elapsed()), (2, Duration::ZERO));
 }

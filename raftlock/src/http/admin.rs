@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::locks::lock_json;
 use super::{ApiError, App, Caller};
 use crate::backup::Backup;
+use crate::machine::Machine;
 use crate::raft::transfer_all;
 
 /// Locks listed at most.
@@ -47,13 +48,17 @@ pub(super) async fn backup(
     caller: Caller,
 ) -> Result<Vec<u8>, ApiError> {
     caller.may_tend()?;
-    let mut backup = Backup::default();
-    for group in app.groups.iter().chain([&app.map_group]) {
-        backup
-            .push(&group.shared.machine())
-            .map_err(|error| ApiError::stopped(&error))?;
-    }
-    backup.to_bytes().map_err(|error| ApiError::stopped(&error))
+    let groups = app.groups.iter().chain([&app.map_group]);
+    let machines: Vec<Machine> = groups.map(|group| group.shared.machine().clone()).collect();
+    let written = tokio::task::spawn_blocking(move || {
+        let mut backup = Backup::default();
+        for machine in machines {
+            backup.push(&machine)?;
+        }
+        backup.to_bytes()
+    });
+    let written = written.await.map_err(std::io::Error::other).flatten();
+    written.map_err(|error| ApiError::stopped(&error))
 }
 
 #[derive(Deserialize)]
@@ -73,16 +78,14 @@ pub(super) async fn list(
         if !raft.is_leader() {
             continue;
         }
-        let names: Vec<String> = {
-            let machine = group.shared.machine();
-            let fitting = machine
-                .locks()
-                .filter(|(name, _)| name.starts_with(&ask.prefix) && caller.sees(name));
-            fitting
-                .take(LIST_LIMIT)
-                .map(|(name, _)| name.to_string())
-                .collect()
-        };
+        let machine = group.shared.machine().clone();
+        let fitting = machine
+            .locks()
+            .filter(|(name, _)| name.starts_with(&ask.prefix) && caller.sees(name));
+        let names: Vec<String> = fitting
+            .take(LIST_LIMIT)
+            .map(|(name, _)| name.to_string())
+            .collect();
         found.extend(names.iter().map(|name| lock_json(group, name)));
     }
     found.sort_by_key(|lock| lock["name"].as_str().map(str::to_owned));

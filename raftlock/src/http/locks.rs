@@ -13,14 +13,14 @@ use super::sessions::parse;
 use super::{ApiError, App, Caller, group_of, parse_session, session_text};
 use crate::group::{Answer, Cmd, Group, ReplyTo};
 use crate::host::wall_ms;
-use crate::machine::{Acquire, Holder, Mode, Op, Release, Reply, Undone, Withdrawal, namespace_of};
+use crate::machine::{
+    Acquire, DRAWN, Holder, Mode, Op, Release, Reply, Undone, Withdrawal, namespace_of,
+};
 
 const NAME_LIMIT: usize = 512;
 const OWNER_LIMIT: usize = 128;
 /// A lock may have any number of readers; an answer shows so many.
 const HOLDERS_SHOWN: usize = 100;
-/// Request ids of clients stay below; the server numbers requests without one above.
-const OWN_IDS: u64 = 1 << 63;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,9 +128,9 @@ fn mode_of(mode: Option<&str>, permits: Option<u32>) -> Result<Mode, ApiError> {
 
 pub(super) fn request_id(given: Option<u64>) -> Result<u64, ApiError> {
     match given {
-        Some(id) if id >= OWN_IDS => Err(ApiError::bad_request("request_id must be below 2^63")),
+        Some(id) if id >= DRAWN => Err(ApiError::bad_request("request_id must be below 2^63")),
         Some(id) => Ok(id),
-        None => Ok(OWN_IDS | crate::chance::random()),
+        None => Ok(DRAWN | crate::chance::random()),
     }
 }
 

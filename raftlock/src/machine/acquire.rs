@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::flaw::{self, Flaw};
 
 use super::{
-    Acquire, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId, SessionId,
-    Token, Waiter, namespace_of, session::Asked,
+    Acquire, DRAWN, Effect, Holder, Lock, Machine, Mode, Name, Refusal, Reply, RequestId,
+    SessionId, Token, Waiter, namespace_of, session::Asked,
 };
 
 impl Machine {
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     fn take_or_queue(&mut self, ask: &Acquire, name: &Name, effects: &mut Vec<Effect>) -> Reply {
-        let lock = self.locks.entry(Arc::clone(name)).or_default();
+        let lock = self.locks.or_default(name);
         if lock.mismatches(ask.mode) {
             return Reply::Refused(Refusal::ModeMismatch);
         }
@@ -111,7 +111,7 @@ impl Machine {
     /// Records the grant on the lock and on its session.
     fn hold(&mut self, name: &Name, waiter: Waiter) -> Token {
         let token = self.next_token();
-        let lock = self.locks.entry(Arc::clone(name)).or_default();
+        let lock = self.locks.or_default(name);
         if lock.holders.is_empty() {
             self.held += 1;
         }
@@ -127,7 +127,9 @@ impl Machine {
         });
         if let Some(session) = self.sessions.get_mut(&waiter.session) {
             session.held.insert(token, Arc::clone(name));
-            session.granted.insert(waiter.request, token);
+            if waiter.request < DRAWN {
+                session.granted.insert(waiter.request, token);
+            }
         }
         token
     }
@@ -179,11 +181,7 @@ impl Machine {
                 .outcome_of(request)
                 .unwrap_or(Reply::Refused(Refusal::NotHeld));
         };
-        if let Some(lock) = self.locks.get_mut(&name)
-            && lock.queue.remove(&place).is_some()
-        {
-            self.waiting -= 1;
-        }
+        self.leave_queue(&name, place);
         effects.push(Effect::WaitEnded {
             session: id,
             request,
@@ -194,6 +192,14 @@ impl Machine {
         self.grant_waiters(&name, effects);
         self.forget_if_idle(&name);
         Reply::Done
+    }
+
+    pub(super) fn leave_queue(&mut self, name: &Name, place: u64) {
+        if let Some(lock) = self.locks.get_mut(name)
+            && lock.queue.remove(&place).is_some()
+        {
+            self.waiting -= 1;
+        }
     }
 
     fn ahead_of(&self, name: &Name, place: u64) -> u32 {

@@ -11,6 +11,7 @@ mod acquire;
 mod lock;
 mod release;
 mod session;
+mod shards;
 mod snapshot;
 mod types;
 mod withdraw;
@@ -33,13 +34,14 @@ use crate::buckets::{BucketMap, StoredMap};
 
 pub use lock::{Holder, Lock, Waiter};
 pub use session::Session;
+use shards::Shards;
 pub use types::*;
 
-/// One group's locks and sessions.
+/// One group's locks and sessions. A clone is made at once, whatever the size.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Machine {
-    locks: HashMap<Name, Lock>,
-    sessions: HashMap<SessionId, Session>,
+    locks: Shards<Name, Lock>,
+    sessions: Shards<SessionId, Session>,
     /// How many of them each namespace has.
     counts: HashMap<Name, u32>,
     /// Locks kept back because their holder failed: token of the failed grant → (name, delay in ms).

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flaw::{self, Flaw};
 
-use super::{Effect, Ended, Machine, Name, Refusal, Reply, RequestId, SessionId, Token};
+use super::{DRAWN, Effect, Ended, Machine, Name, Refusal, Reply, RequestId, SessionId, Token};
 
 /// Answers remembered for each session, so that a repeated request gets the same one.
 const REMEMBERED: usize = 128;
@@ -106,6 +106,9 @@ impl Session {
     }
 
     pub(super) fn remember(&mut self, request: RequestId, asked: Asked, reply: Reply) {
+        if request >= DRAWN {
+            return;
+        }
         if self.answered.len() == REMEMBERED {
             self.answered.pop_front();
         }
@@ -172,11 +175,8 @@ impl Machine {
         };
         let mut touched = Vec::new();
         for (request, (name, place)) in session.waits {
-            if let Some(lock) = self.locks.get_mut(&name)
-                && !flaw::active(Flaw::GrantToDead)
-                && lock.queue.remove(&place).is_some()
-            {
-                self.waiting -= 1;
+            if !flaw::active(Flaw::GrantToDead) {
+                self.leave_queue(&name, place);
             }
             effects.push(Effect::WaitEnded {
                 session: id,

@@ -15,6 +15,10 @@ pub type Token = u64;
 /// The client's number of a request, unique within its session.
 pub type RequestId = u64;
 
+/// From here on request ids are drawn by the node, for requests that named none. Nobody can ask again under them, so that what
+/// became of them is not remembered.
+pub const DRAWN: RequestId = 1 << 63;
+
 /// Namespace of names without a `/`.
 pub const DEFAULT_NAMESPACE: &str = "default";
 

@@ -228,8 +228,8 @@ impl PeerBook {
         } in told
         {
             if *of == self.id {
-                let further = run.run != self.run && run.sequence > self.began;
-                if *incarnation == known.saved.incarnation && (further || run.overlapped) {
+                let behind = self.own().began_behind(run) || run.overlapped;
+                if *incarnation == known.saved.incarnation && behind {
                     self.disown(&mut known, run.sequence);
                 }
             } else if known.saved.peers.get(of) == Some(incarnation) {
@@ -313,7 +313,7 @@ impl PeerBook {
             return Err(PeerError::Late { from });
         }
         let after = seen.merge(run);
-        if after.overlapped || (seen.run != run.run && seen.sequence > run.began) {
+        if after.overlapped || run.began_behind(&seen) {
             known.runs.insert(from, after);
             return Err(PeerError::RolledBack {
                 from,
@@ -356,14 +356,6 @@ impl PeerBook {
             .replace(RUNS, &serde_json::to_vec(&acknowledged)?)?;
         self.known().written = acknowledged;
         Ok(())
-    }
-
-    /// Takes a wiped replica's new directory for good, after it was removed from the membership.
-    pub fn forget(&self, peer: u64) -> io::Result<()> {
-        let mut known = self.known();
-        known.saved.peers.remove(&peer);
-        known.runs.remove(&peer);
-        self.dir.replace(FILE, &serde_json::to_vec(&known.saved)?)
     }
 
     /// Where a node serves clients, as far as known.

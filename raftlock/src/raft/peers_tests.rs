@@ -44,8 +44,8 @@ fn a_late_greeting_is_no_sign_of_a_roll_back() {
 }
 
 #[test]
-fn a_wiped_replica_is_refused_until_it_is_forgotten() {
-    let [one, two, new] = dirs();
+fn a_wiped_replica_is_refused_by_those_who_knew_it() {
+    let [one, two, new, anew] = dirs();
     let first = book(one.path(), 1);
     let hello = book(two.path(), 2).hello(1, None);
     first.admit(&hello).unwrap();
@@ -69,7 +69,8 @@ fn a_wiped_replica_is_refused_until_it_is_forgotten() {
         assert!(matches!(refused, Err(PeerError::Stranger { .. })));
     }
     let of_old = first.told();
-    first.forget(2).unwrap();
+    // A replica that begins anew does not know it.
+    let first = book(anew.path(), 1);
     first.admit(&wiped).unwrap();
     // What is still told of the old directory is nothing to the new one.
     first.learn(&of_old).unwrap();
@@ -77,7 +78,7 @@ fn a_wiped_replica_is_refused_until_it_is_forgotten() {
     first.admit(&second.hello(1, None)).unwrap();
     first.write_down().unwrap();
     drop((first, second));
-    let first = book(one.path(), 1);
+    let first = book(anew.path(), 1);
     let rolled_back = flushed(new.path(), 2, 98).hello(1, None);
     assert!(
         is_rolled_back(first.admit(&rolled_back)),

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use openraft::RaftMetrics;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::rt::Instant as _;
 use tokio::time::Instant;
 
-use super::{Raft, wire::Ask};
+use super::{Raft, Types, wire::Ask};
 use crate::host;
 
 /// Heartbeats within which a leader must have been heard, or is not taken for one. Followers that hear nothing ask for votes after
 /// eight to ten; two more are for their ticks and the election itself. With less, a stall that deposes nobody would make a node
 /// say that it is not ready; with more, clients would be sent to a dead leader while nobody can be elected.
 const SILENCE: u32 = 12;
+
+type Metrics = RaftMetrics<Types>;
 
 /// When a leader was last heard: its term and the moment, in ns since `begun`.
 struct Heard {
@@ -97,8 +100,10 @@ impl Replica {
     /// The leader as far as this node can know. Raft itself names the last one until there is another: one that is dead, and one
     /// that its followers do not answer, which may be this node.
     pub fn leader(&self) -> Option<u64> {
-        let metrics = self.raft.metrics();
-        let seen = metrics.borrow_watched();
+        self.named(&self.raft.metrics().borrow_watched())
+    }
+
+    fn named(&self, seen: &Metrics) -> Option<u64> {
         let leader = seen.current_leader?;
         let silent = if leader == self.id {
             let acked = seen.last_quorum_acked.as_ref();
@@ -118,14 +123,13 @@ impl Replica {
     }
 
     fn status(&self, group: u32) -> ReplicaStatus {
-        let leader = self.leader();
         let metrics = self.raft.metrics();
         let seen = metrics.borrow_watched();
         ReplicaStatus {
             group,
             state: format!("{:?}", seen.state),
             term: seen.current_term,
-            leader,
+            leader: self.named(&seen),
             last_log: seen.last_log_index,
             applied: seen.last_applied.map(|id| id.index),
             snapshot: seen.snapshot.map(|id| id.index),

@@ -28,6 +28,11 @@ pub struct Flushed {
 }
 
 impl Run {
+    /// Did another run get further than this one began? Then the directory was set back in between.
+    pub fn began_behind(&self, other: &Run) -> bool {
+        self.run != other.run && other.sequence > self.began
+    }
+
     /// What is known of a directory by both: of its last run, and whether any overlapped. Its order does not matter.
     pub fn merge(self, other: Run) -> Run {
         let same = self.run == other.run;

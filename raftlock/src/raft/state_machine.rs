@@ -95,10 +95,9 @@ impl RaftStateMachine<Types> for StateMachine {
             last_log_id: self.applied,
             last_membership: self.membership.clone(),
         };
-        let bytes = self.shared.machine().to_bytes();
         Builder {
             meta,
-            bytes: bytes.map_err(|error| error.to_string()),
+            machine: self.shared.machine().clone(),
             file: self.file.clone(),
         }
     }
@@ -108,23 +107,46 @@ impl RaftStateMachine<Types> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotData,
     ) -> io::Result<()> {
-        let machine = Machine::from_bytes(&snapshot).map_err(io::Error::other)?;
-        self.file.save(meta, &snapshot)?;
-        *self.shared.machine() = machine;
+        let (file, covers) = (self.file.clone(), meta.clone());
+        let read = beside(&self.file, move || {
+            let machine = Machine::from_bytes(&snapshot).map_err(io::Error::other)?;
+            file.save(&covers, &snapshot)?;
+            Ok(machine)
+        });
+        let machine = read.await?;
+        let before = std::mem::replace(&mut *self.shared.machine(), machine);
+        beside(&self.file, move || {
+            drop(before);
+            Ok(())
+        })
+        .await?;
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
-        self.file.load()
+        let file = self.file.clone();
+        beside(&self.file, move || file.load()).await
     }
+}
+
+/// Does what takes long for a large machine where it holds up nothing else.
+async fn beside<T: Send + 'static>(
+    file: &SnapshotFile,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    if file.simulated() {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)?
 }
 
 /// A snapshot that is being written.
 pub struct Builder {
     meta: SnapshotMeta,
-    bytes: Result<Vec<u8>, String>,
+    machine: Machine,
     file: SnapshotFile,
 }
 
@@ -132,19 +154,18 @@ impl RaftSnapshotBuilder<Types> for Builder {
     type SnapshotData = SnapshotData;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
-        let bytes = std::mem::replace(&mut self.bytes, Err("already built".to_owned()))
-            .map_err(io::Error::other)?;
-        let (file, meta, bytes) = (self.file.clone(), self.meta.clone(), Arc::new(bytes));
-        if file.simulated() {
+        let machine = std::mem::take(&mut self.machine);
+        let (file, meta) = (self.file.clone(), self.meta.clone());
+        let writing = beside(&self.file, move || {
+            let bytes = machine.to_bytes().map_err(io::Error::other)?;
+            // It keeps copies of all that has changed since.
+            drop(machine);
             file.save(&meta, &bytes)?;
-        } else {
-            let written = Arc::clone(&bytes);
-            let saving = tokio::task::spawn_blocking(move || file.save(&meta, &written));
-            saving.await.map_err(io::Error::other)??;
-        }
+            Ok(Arc::new(bytes))
+        });
         Ok(Snapshot {
             meta: self.meta.clone(),
-            snapshot: bytes,
+            snapshot: writing.await?,
         })
     }
 }

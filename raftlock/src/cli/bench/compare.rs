@@ -102,7 +102,7 @@ pub async fn run(
             other.name(): summary(&theirs),
         }));
     }
-    let connections = format!("{:?}", plan.connections).to_lowercase();
+    let connections = plan.connections.word();
     Ok(json!({ "compare": other.name(), "connections": connections, "cases": cases }))
 }
 

@@ -27,6 +27,11 @@ pub enum Connections {
 }
 
 impl Connections {
+    /// As the command line has it.
+    pub fn word(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
     /// Over how many connections so many clients go, where sharing ones have `shared`.
     pub fn among(self, clients: usize, shared: usize) -> usize {
         match self {

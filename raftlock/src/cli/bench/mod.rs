@@ -141,7 +141,7 @@ async fn load(args: &BenchArgs, cluster: &Cluster, plan: Plan) -> anyhow::Result
     let mut figures = figures(&outcome);
     figures["clients"] = json!(args.clients);
     figures["over"] = json!(if args.http { "http" } else { "stream" });
-    figures["connections"] = json!(format!("{:?}", args.connections).to_lowercase());
+    figures["connections"] = json!(args.connections.word());
     figures["work"] = json!(format!("{:?}", args.work).to_lowercase());
     figures["replicas_cpu_s"] = json!(round(cpu.saturating_sub(before).as_secs_f64()));
     figures["replica_max_rss_mb"] = json!(resident >> 20);
