@@ -137,8 +137,8 @@ impl Client {
             );
         };
         let mut unsure = false;
-        // Some give up before the answer has come.
-        let hasty = below(8) == 0;
+        // Some give up before the answer has come; before any fault that would look like a service that does not answer.
+        let hasty = below(8) == 0 && record::faulted();
         let limit = match hasty {
             true => Duration::from_millis(below(60)),
             false => CALL + Duration::from_millis(wait_ms),

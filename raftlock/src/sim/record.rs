@@ -98,6 +98,11 @@ pub fn note(who: &str, f: &str, key: Option<&str>, value: Value) {
     });
 }
 
+/// Was there a fault already?
+pub fn faulted() -> bool {
+    with(|record| record.events.iter().any(|event| &*event.f == "fault"))
+}
+
 /// A client saw a promise broken.
 pub fn broken(what: String) {
     with(|record| {
