@@ -19,6 +19,9 @@ pub const ABOUT: &str = "stop processes (SIGSTOP) and continue them (SIGCONT)";
 
 /// How long a stop or a continue may take to show; a thread in state `D` stops late.
 const WAIT: Duration = Duration::from_secs(3);
+/// A stop that does not show for so long is taken back for a moment: whoever called vfork waits in state `D` until its child
+/// calls exec, which a child that was stopped just before it never does.
+const ANEW: Duration = Duration::from_millis(50);
 
 /// No parameters.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -66,6 +69,7 @@ async fn stop(targets: &[Proc], send: Send) -> Installed {
         send,
     };
     let deadline = Instant::now() + WAIT;
+    let (mut anew, mut moment) = (Instant::now() + ANEW, Duration::from_millis(1));
     loop {
         let mut evidence = Map::new();
         let mut running = None;
@@ -99,6 +103,11 @@ async fn stop(targets: &[Proc], send: Send) -> Installed {
             Some(id) if Instant::now() >= deadline => {
                 let r = Reason::new(format!("{id} has threads that are not in state T"));
                 return Installed::new(Receipt::indeterminate(r).evidence(evidence), stopped);
+            }
+            Some(_) if Instant::now() >= anew => {
+                stopped.signal();
+                tokio::time::sleep(moment).await;
+                (anew, moment) = (Instant::now() + ANEW, 2 * moment);
             }
             Some(_) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
@@ -194,6 +203,9 @@ impl Drop for Stopped {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::process::ProcId;
     use crate::receipt::Status;
@@ -237,6 +249,29 @@ mod tests {
             let healed = block_on(done.handle.as_mut().unwrap().heal(&env));
             assert_eq!(healed.status, Status::Healed);
             assert!(!pids.iter().any(|p| is_stopped(*p)));
+        }
+    }
+
+    /// On a busy machine a shell is often stopped between vfork and its child's exec.
+    #[test]
+    fn who_waits_for_a_stopped_child_is_stopped_as_well() {
+        let busy = Arc::new(AtomicBool::new(true));
+        let spinning: Vec<_> = (0..8)
+            .map(|_| {
+                let busy = Arc::clone(&busy);
+                std::thread::spawn(move || while busy.load(Ordering::Relaxed) {})
+            })
+            .collect();
+        let stops: Vec<Receipt> = (0..20)
+            .map(|_| {
+                let s = Started::shell("sleep 600");
+                block_on(stop(&[s.proc(W)], send)).receipt
+            })
+            .collect();
+        busy.store(false, Ordering::Relaxed);
+        spinning.into_iter().for_each(|one| one.join().unwrap());
+        for receipt in stops {
+            assert_eq!(receipt.status, Status::Installed, "{receipt:?}");
         }
     }
 
