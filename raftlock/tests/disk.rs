@@ -86,7 +86,8 @@ fn no_room_for_a_snapshot_and_it_stops() {
         return;
     }
     let outside = tempfile::tempdir().unwrap();
-    let script = "{ while ! test -e \"$G/go\" || test -e \"$D/spare\"; do sleep 0.05; done; head -c 40m /dev/zero > \"$D/fill\"; touch \"$G/full\"; } 2>/dev/null & \
+    // Bounded, and without the replica's pipes: a replica that does not start fails the test at once.
+    let script = "{ for i in $(seq 400); do test -e \"$G/go\" && ! test -e \"$D/spare\" && break; sleep 0.05; done; head -c 40m /dev/zero > \"$D/fill\"; touch \"$G/full\"; } >/dev/null 2>&1 & \
                   exec \"$R\" serve --listen 127.0.0.1:0 --data \"$D\"";
     let mut child = on_a_small_disk("24m", outside.path(), script);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

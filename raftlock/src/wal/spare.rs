@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ use std::time::Duration;
 const PIECE: usize = 256 << 10;
 /// Between two pieces, for the log's own syncs.
 const PAUSE: Duration = Duration::from_millis(4);
+/// Room that is left on the disk: what the replica has to write meanwhile must not fail for what it may want later.
+const LEFT: u64 = 4 << 20;
 
 /// A file in the making, or made.
 #[derive(Debug)]
@@ -54,6 +57,9 @@ impl Spare {
             let slowly = |file: &File| {
                 // Not all at the end, where a sync of the log would wait behind it.
                 file.sync_data()?;
+                if free(file)? < LEFT {
+                    return Err(io::Error::from(io::ErrorKind::StorageFull));
+                }
                 std::thread::sleep(PAUSE);
                 match over.load(Ordering::Relaxed) {
                     true => Err(io::Error::from(io::ErrorKind::Interrupted)),
@@ -120,6 +126,17 @@ pub fn zeros(
         between(file)?;
     }
     file.sync_all()
+}
+
+/// Bytes that may still be written to the file's disk.
+fn free(file: &File) -> io::Result<u64> {
+    // SAFETY: all zeros are a valid statvfs.
+    let mut disk: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `disk` valid for the length of the call.
+    match unsafe { libc::fstatvfs(file.as_raw_fd(), &mut disk) } {
+        0 => Ok(disk.f_bavail.saturating_mul(disk.f_frsize)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
