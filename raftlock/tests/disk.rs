@@ -91,7 +91,9 @@ fn no_room_for_a_snapshot_and_it_stops() {
                   exec \"$R\" serve --listen 127.0.0.1:0 --data \"$D\"";
     let mut child = on_a_small_disk("24m", outside.path(), script);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = lines.next().unwrap().unwrap();
+    let Some(Ok(line)) = lines.next() else {
+        panic!("it did not start: {}", failure_of(child));
+    };
     let addr = line.strip_prefix("listening on ").unwrap();
     std::fs::write(outside.path().join("go"), "").unwrap();
     let until = Instant::now() + Duration::from_secs(20);
