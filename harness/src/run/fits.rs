@@ -125,7 +125,8 @@ fn may_promote(plan: &Plan) -> bool {
     fault.map_or_else(mixed, |fault| one(fault, &plan.target))
 }
 
-fn of_node(target: &Target) -> bool {
+/// Whether the word speaks of servers.
+pub(super) fn of_node(target: &Target) -> bool {
     !matches!(
         target,
         Target::Holder

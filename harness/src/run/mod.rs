@@ -13,6 +13,7 @@ pub use events::from_json;
 mod finish;
 pub mod fits;
 mod nemesis;
+mod reach;
 mod setup;
 mod signals;
 mod watch;
@@ -151,7 +152,7 @@ async fn drive(
     progress: Arc<Progress>,
     signals: mpsc::UnboundedReceiver<()>,
 ) -> Result<Ending, RunError> {
-    let scheduler = scheduler(options)?;
+    let scheduler = scheduler(options, stage)?;
     let mut wiring = stage.core(options, scheduler, progress)?;
     let handle = wiring.handle.clone();
     if options.scenario.fail_fast {
@@ -187,10 +188,10 @@ async fn drive(
     }
 }
 
-fn scheduler(options: &Options) -> Result<Scheduler, RunError> {
+fn scheduler(options: &Options, stage: &Stage) -> Result<Scheduler, RunError> {
     let s = &options.scenario;
     let Some(path) = &options.replay else {
-        return Scheduler::new(s.faults.clone(), options.seed, s.ttl())
+        return Scheduler::new(stage.possible(&s.faults)?, options.seed, s.ttl())
             .map_err(|e| RunError::Unfit(e.to_string()));
     };
     let text = std::fs::read_to_string(path).map_err(RunError::io(path.display().to_string()))?;

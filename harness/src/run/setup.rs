@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencepost_nemesis::schedule::Scheduler;
+use fencepost_nemesis::schedule::{Plan, Scheduler};
 use fencepost_workloads::protocol::{self, Endpoint, Init, StoreConf, SystemConf};
 use fencepost_workloads::stores;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::core::{Board, Core, CoreHandle, Progress, Settings, Story, Wiring};
 use super::crew::{Crew, Program, words};
 use super::env::RunEnv;
-use super::{Options, RunError, fail_fast, fits, host_kind};
+use super::{Options, RunError, fail_fast, fits, host_kind, reach};
 use crate::host::{self, Host, HostOptions, Process, ProcessSpec, Unit, UnitId};
 use crate::images::Say;
 use crate::record::{Recorder, RunFile, RunFolder, Status};
@@ -114,6 +114,11 @@ impl Stage {
         self.nodes = host::start_nodes(host.as_ref(), specs).await?;
         self.file.nodes = self.nodes.len();
         self.service = self.system.join(host.site(), READY).await?;
+        if self.nodes.len() == 1 {
+            self.service
+                .leader_hint
+                .get_or_insert_with(|| Arc::new(reach::OnlyServer));
+        }
         self.file.system.version = self.service.version.clone();
         for image in host.images().await {
             let made_of = [vec![image.id, image.base], image.packages].concat();
@@ -125,6 +130,15 @@ impl Stage {
         self.file
             .write(&self.folder.dir)
             .map_err(RunError::io("run.json"))
+    }
+
+    /// The plans without what the servers that run cannot suffer.
+    ///
+    /// # Errors
+    /// When a plan could never take hold.
+    pub fn possible(&self, plans: &[Plan]) -> Result<Vec<Plan>, RunError> {
+        reach::possible(plans, &self.service, self.nodes.len())
+            .map_err(|why| RunError::Unfit(format!("system `{}` {why}", self.file.system.name)))
     }
 
     async fn raise_store(&mut self, s: &Scenario, host: &dyn Host) -> Result<(), RunError> {
