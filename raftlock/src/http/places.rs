@@ -43,13 +43,14 @@ pub fn room(wanted: u32) -> usize {
 /// So many connections at once.
 pub struct Places {
     limit: usize,
-    turns: AtomicU64,
     now: Mutex<Now>,
 }
 
 #[derive(Default)]
 struct Now {
     open: usize,
+    /// The last turn given out; they begin at 1.
+    turns: u64,
     /// Those without a request, by how long.
     idle: BTreeMap<u64, CancellationToken>,
 }
@@ -59,7 +60,6 @@ impl Places {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Places {
             limit,
-            turns: AtomicU64::new(1),
             now: Mutex::default(),
         })
     }
@@ -109,9 +109,10 @@ pub struct Seat {
 impl Seat {
     /// Its request is answered.
     pub fn idle(&self) {
-        let turn = self.places.turns.fetch_add(1, Ordering::Relaxed);
-        let before = self.turn.swap(turn, Ordering::Relaxed);
         let mut now = self.places.now();
+        now.turns += 1;
+        let turn = now.turns;
+        let before = self.turn.swap(turn, Ordering::Relaxed);
         now.idle.remove(&before);
         now.idle.insert(turn, self.give_way.clone());
     }

@@ -17,6 +17,7 @@ struct Record {
     events: Vec<Event>,
     broken: Vec<String>,
     process: u64,
+    faulted: bool,
 }
 
 /// Begins a history.
@@ -26,6 +27,7 @@ pub fn begin(start: Instant) {
         events: Vec::new(),
         broken: Vec::new(),
         process: 0,
+        faulted: false,
     };
     RECORD.set(Some(record));
 }
@@ -87,6 +89,7 @@ pub fn op(process: u64, kind: EventType, f: &str, key: &str, value: Value, error
 /// An event of somebody else.
 pub fn note(who: &str, f: &str, key: Option<&str>, value: Value) {
     with(|record| {
+        record.faulted |= f == "fault";
         record.push(
             Process::Named(Arc::from(who)),
             EventType::Info,
@@ -100,7 +103,7 @@ pub fn note(who: &str, f: &str, key: Option<&str>, value: Value) {
 
 /// Was there a fault already?
 pub fn faulted() -> bool {
-    with(|record| record.events.iter().any(|event| &*event.f == "fault"))
+    with(|record| record.faulted)
 }
 
 /// A client saw a promise broken.
