@@ -58,7 +58,7 @@ impl Api {
         let nodes = endpoints
             .iter()
             .map(|each| security.base_url(each))
-            .collect();
+            .collect::<Result<_, _>>()?;
         let inner = Inner {
             http: security.http(None)?,
             routes: Mutex::new(Routes::new(nodes)),
@@ -244,7 +244,7 @@ impl Api {
                 match self.once(method.clone(), path, body.as_ref(), group).await {
                     Ok(outcome) => return outcome,
                     Err(leader) => {
-                        let leader = self.inner.security.base_url(&leader);
+                        let leader = self.inner.security.url_of(&leader);
                         self.routes().led_by(group, leader);
                     }
                 }

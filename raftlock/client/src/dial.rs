@@ -27,7 +27,7 @@ pub(crate) async fn dial(
     base: &str,
     security: &Security,
 ) -> Result<WebSocketStream<Box<dyn Io>>, CallError> {
-    let base = security.base_url(base);
+    let base = security.base_url(base)?;
     let (scheme, addr) = base.split_once("://").unwrap_or(("http", &base));
     let tcp = TcpStream::connect(addr).await.map_err(failed)?;
     tcp.set_nodelay(true).map_err(failed)?;

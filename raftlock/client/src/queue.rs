@@ -80,7 +80,7 @@ impl Api {
                     self.routes().told_of_map(version);
                 }
                 if let Some(leader) = &error.leader {
-                    let leader = self.security().base_url(leader);
+                    let leader = self.security().url_of(leader);
                     self.routes().led_by(group, leader);
                     return None;
                 }

@@ -68,7 +68,21 @@ impl Security {
     }
 
     /// An endpoint as a base URL.
-    pub fn base_url(&self, endpoint: &str) -> String {
+    ///
+    /// # Errors
+    /// `config`, where it is none of `host:port`, `http://host:port` and `https://host:port`.
+    pub fn base_url(&self, endpoint: &str) -> Result<String, CallError> {
+        let url = self.url_of(endpoint);
+        match is_base(&url) {
+            true => Ok(url),
+            false => Err(refused(format!(
+                "endpoint {endpoint:?} is none: write host:port, http://host:port or https://host:port"
+            ))),
+        }
+    }
+
+    /// The same of one that a node named, which may say what it likes.
+    pub(crate) fn url_of(&self, endpoint: &str) -> String {
         let endpoint = endpoint.trim_end_matches('/');
         match (endpoint.contains("://"), &self.ca) {
             (true, _) => endpoint.to_owned(),
@@ -78,17 +92,62 @@ impl Security {
     }
 }
 
+/// Whether it is scheme, host and port, and nothing else.
+fn is_base(url: &str) -> bool {
+    let whole = reqwest::Url::parse(url).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.path() == "/"
+            && url.username().is_empty()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    let port = url.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    whole && matches!(port, Some(Ok(1..)))
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn endpoints_are_https_where_an_authority_is_named() {
         let mut security = Security::default();
-        assert_eq!(security.base_url("127.0.0.1:7/"), "http://127.0.0.1:7");
+        let url = |security: &Security, endpoint| security.base_url(endpoint).unwrap();
+        assert_eq!(url(&security, "127.0.0.1:7/"), "http://127.0.0.1:7");
+        assert_eq!(url(&security, "[::1]:80"), "http://[::1]:80");
         security.ca = Some(PathBuf::from("ca.pem"));
-        assert_eq!(security.base_url("a:7"), "https://a:7");
-        assert_eq!(security.base_url("http://a:7"), "http://a:7");
+        assert_eq!(url(&security, "a:7"), "https://a:7");
+        assert_eq!(url(&security, "http://a:7"), "http://a:7");
         assert!(security.tls().is_err(), "there is no such file");
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_at_once() {
+        let security = Security::default();
+        let none = [
+            "",
+            " ",
+            "nonsense here",
+            "10.0.0.1",
+            "host:",
+            ":7",
+            "host:0",
+            "host:70000",
+            "[::1]",
+            "ftp://a:7",
+            "http://a",
+            "a:7/x",
+            "a:7?b:1",
+            "b@a:7",
+            "a:7,b:7",
+        ];
+        for endpoint in none {
+            let error = security.base_url(endpoint).unwrap_err();
+            assert!(
+                error.to_string().contains("write host:port"),
+                "{endpoint}: {error}"
+            );
+        }
     }
 }

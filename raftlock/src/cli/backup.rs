@@ -47,7 +47,7 @@ pub async fn snapshot(args: SnapshotArgs) -> anyhow::Result<()> {
         return admin(args.node, "snapshot").await;
     };
     let security = args.node.secure.security();
-    let url = format!("{}/v1/admin/backup", security.base_url(&args.node.node));
+    let url = format!("{}/v1/admin/backup", security.base_url(&args.node.node)?);
     let response = security
         .http(Some(Duration::from_secs(300)))?
         .get(&url)

@@ -58,7 +58,7 @@ async fn all_nodes(at: &Endpoints, path: &str, show: impl Fn(&str, &Value)) -> a
     let http = security.http(TIME)?;
     let mut useful = false;
     for endpoint in &at.endpoints {
-        let url = format!("{}{path}", security.base_url(endpoint));
+        let url = format!("{}{path}", security.base_url(endpoint)?);
         match answer(http.get(url)).await {
             Ok(value) => {
                 useful = true;
@@ -121,7 +121,7 @@ pub async fn locks(args: LocksArgs) -> anyhow::Result<()> {
 /// `POST` to an administrator's path of one node.
 pub async fn admin(args: NodeArgs, verb: &str) -> anyhow::Result<()> {
     let security = args.secure.security();
-    let url = format!("{}/v1/admin/{verb}", security.base_url(&args.node));
+    let url = format!("{}/v1/admin/{verb}", security.base_url(&args.node)?);
     let said = answer(security.http(TIME)?.post(&url)).await;
     println!("{}", said.with_context(|| args.node.clone())?);
     Ok(())
