@@ -76,6 +76,9 @@ struct Line {
 /// A node ends a stream whose message is longer.
 const MESSAGE_LIMIT: usize = 256 << 10;
 
+/// Requests sent together at most.
+const GATHER: usize = 256;
+
 type Pending = HashMap<u64, oneshot::Sender<Line>>;
 
 struct Inner {
@@ -156,7 +159,14 @@ impl Stream {
         });
         let write = tokio::spawn(async move {
             let mut batch = Vec::new();
-            while lines.recv_many(&mut batch, 256).await > 0 {
+            while lines.recv_many(&mut batch, GATHER).await > 0 {
+                // Whoever else was woken by the same answers asks now, and goes along: one send for all.
+                tokio::task::yield_now().await;
+                while batch.len() < GATHER
+                    && let Ok(line) = lines.try_recv()
+                {
+                    batch.push(line);
+                }
                 for message in messages(batch.drain(..)) {
                     if sink.send(Message::text(message)).await.is_err() {
                         return;

@@ -168,6 +168,11 @@ impl<B: Backend> Driver<B> {
                 }
                 count = inbox.recv_many(&mut commands, BATCH), if has_room => {
                     if count == 0 { return; }
+                    // What came in the same message is still being handed over: it goes into the same entry.
+                    tokio::task::yield_now().await;
+                    while commands.len() < BATCH && let Ok(cmd) = inbox.try_recv() {
+                        commands.push(cmd);
+                    }
                     for cmd in commands.drain(..) { self.command(cmd); }
                 }
             }
