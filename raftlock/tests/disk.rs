@@ -25,8 +25,9 @@ fn on_a_small_disk(size: &str, outside: &Path, script: &str) -> Child {
     std::fs::create_dir(&data).unwrap();
     Command::new("unshare")
         .args(["-rm", "sh", "-c"])
+        // Not `&&`: before a part in the background the mount would go there too, and come under a replica that has begun.
         .arg(format!(
-            "mount -t tmpfs -o size={size} none \"$D\" && {script}"
+            "mount -t tmpfs -o size={size} none \"$D\" || exit; {script}"
         ))
         .env("D", &data)
         .env("G", outside)
