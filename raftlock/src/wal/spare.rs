@@ -25,6 +25,8 @@ const LEFT: u64 = 4 << 20;
 pub struct Spare {
     path: PathBuf,
     making: Mutex<Option<Making>>,
+    /// Bytes of the disk that it does not take.
+    left: u64,
     /// Nobody wants it any more.
     over: Arc<AtomicBool>,
 }
@@ -42,6 +44,7 @@ impl Spare {
         Ok(Spare {
             path,
             making: Mutex::default(),
+            left: LEFT,
             over: Arc::default(),
         })
     }
@@ -52,12 +55,12 @@ impl Spare {
         if making.is_some() {
             return;
         }
-        let (path, over) = (self.path.clone(), Arc::clone(&self.over));
+        let (path, left, over) = (self.path.clone(), self.left, Arc::clone(&self.over));
         let make = move || {
             let slowly = |file: &File| {
                 // Not all at the end, where a sync of the log would wait behind it.
                 file.sync_data()?;
-                if free(file)? < LEFT {
+                if free(file)? < left {
                     return Err(io::Error::from(io::ErrorKind::StorageFull));
                 }
                 std::thread::sleep(PAUSE);
@@ -169,6 +172,17 @@ mod tests {
         stock.prepare(SIZE);
         drop(stock);
         assert!(!spare.exists(), "nobody works in the directory any more");
+    }
+
+    #[test]
+    fn the_last_of_the_disk_is_left_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spare");
+        let mut stock = Spare::new(path.clone()).unwrap();
+        stock.left = u64::MAX;
+        stock.prepare(SIZE);
+        assert!(!stock.take(&dir.path().join("log"), SIZE).unwrap());
+        assert!(!path.exists(), "what was begun is given back");
     }
 
     #[test]
