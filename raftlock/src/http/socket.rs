@@ -26,7 +26,10 @@ const READ_BUFFER: usize = 16 << 10;
 /// Answers are sent once they are so many bytes, before more lines are taken.
 const OUT_LIMIT: usize = 64 << 10;
 /// How often a client is looked for that sends nothing: it is asked twice whether it is there, and then it is gone.
-const QUIET: Duration = Duration::from_secs(30);
+const QUIET: Duration = match cfg!(test) {
+    false => Duration::from_secs(30),
+    true => Duration::from_millis(300),
+};
 /// How long a client that is dropped may take to read why.
 const LINGER: Duration = Duration::from_secs(5);
 /// A close frame holds no longer reason.
@@ -249,7 +252,55 @@ impl Talk {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures_util::{SinkExt, StreamExt};
+    use tokio_tungstenite::connect_async;
+    use tokio_tungstenite::tungstenite::Message as Seen;
+
     use super::*;
+    use crate::{Config, serve};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_answers_no_ping_is_dropped_and_who_does_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::single("127.0.0.1:0".parse().unwrap(), dir.path().to_owned());
+        let handle = serve(config).await.unwrap();
+        let url = format!("ws://{}/v1/stream", handle.addr());
+        let (mut silent, _) = connect_async(&url).await.unwrap();
+        let (mut idle, _) = connect_async(&url).await.unwrap();
+
+        // A pong leaves when the stream is read.
+        let reads = async {
+            while let Some(Ok(message)) = idle.next().await {
+                assert!(message.is_ping(), "{message}");
+            }
+        };
+        timeout(QUIET * 6, reads).await.unwrap_err();
+        let mut told = Vec::new();
+        let told_all = async {
+            while let Some(Ok(message)) = silent.next().await {
+                told.push(message);
+            }
+        };
+        timeout(Duration::from_secs(10), told_all).await.unwrap();
+        let [Seen::Ping(_), Seen::Ping(_), Seen::Close(Some(end))] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(end.reason.as_str(), "silent: nothing came, and no pong");
+
+        idle.send(Seen::text("nonsense")).await.unwrap();
+        let answered = timeout(Duration::from_secs(5), async {
+            loop {
+                match idle.next().await.unwrap().unwrap() {
+                    Seen::Ping(_) => {}
+                    message => return message,
+                }
+            }
+        });
+        assert!(answered.await.unwrap().is_text());
+        handle.stop().await;
+    }
 
     #[test]
     fn lines_are_taken_one_by_one() {
